@@ -1,0 +1,35 @@
+"""What can go wrong for a reason that a person can mend. Everything else is a bug and may show a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class HpclaunchError(Exception):
+    """An expected error: its text is the whole message, its exit code the command's."""
+
+    exit_code = 1
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
+class ProfileError(HpclaunchError):
+    """A YAML file of a person's (site profile or config) says something that it may not say."""
+
+
+class RequestError(HpclaunchError):
+    """The site would refuse the request, or silently mishandle it."""
+
+
+class TemplateError(HpclaunchError):
+    """A template is missing, or does not render."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean X?)` for the nearest known word, the whole list if none is near."""
+    from difflib import get_close_matches
+
+    known = sorted(known)
+    near = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(known) or 'none'})"

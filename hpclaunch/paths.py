@@ -1,0 +1,35 @@
+"""Where site profiles, templates and the config file are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+WORKLOAD = PACKAGE / "workloads" / "mnist.py"
+
+
+def shipped(kind: str) -> Path:
+    """Return the folder of the shipped `site_profiles` or `templates`: inside a wheel, else beside the package."""
+    inside = PACKAGE / kind
+    return inside if inside.is_dir() else PACKAGE.parent / kind
+
+
+def user_config() -> Path:
+    """Return the person's config folder (XDG base directory specification)."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hpclaunch"
+
+
+def user_cache() -> Path:
+    """Return the person's cache folder (XDG base directory specification)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpclaunch"
+
+
+def search_path(kind: str) -> list[Path]:
+    """List the folders that may hold `site_profiles` or `templates`, first wins.
+
+    A folder of $HPCLAUNCH_PATH holds them in a subfolder of that name, or directly.
+    """
+    extra = [Path(part) for part in os.environ.get("HPCLAUNCH_PATH", "").split(os.pathsep) if part]
+    folders = [Path(kind), *(f for part in extra for f in (part / kind, part)), user_config() / kind, shipped(kind)]
+    return list(dict.fromkeys(folders))
