@@ -1,0 +1,244 @@
+"""The site profile: a machine and its rules as people write them in YAML, and where it is found."""
+
+import datetime
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from hpclaunch import paths
+from hpclaunch.errors import HpclaunchError, did_you_mean
+from hpclaunch.yamlfile import Document, Key, convert
+
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0)]
+Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$", extra={"rule": "one line of text"})]
+Word = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
+]
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", extra={"rule": "a variable's name"})]
+Walltime = Annotated[
+    str, Meta(pattern=r"^[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]$", extra={"rule": 'HH:MM:SS in quotes, like "48:00:00"'})
+]
+Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", extra={"rule": 'three octal digits in quotes, like "027"'})]
+LAUNCHERS = ("tasks", "torchrun", "lightning", "mpirun")
+Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of a profile: a key that it does not know is a mistake."""
+
+
+class Charge(Record, frozen=True, kw_only=True):
+    """What an hour costs."""
+
+    unit: Annotated[Line, Meta(description="What the site counts in: SU, GPU-hours, core-hours.")]
+    per: Annotated[Literal["core", "gpu"], Meta(description="What is multiplied by the hours and the rate.")]
+    rate: Annotated[Amount, Meta(description="Units for one core, or one GPU, for one hour.")]
+    mem_gb_per_core: Annotated[
+        Amount | None, Meta(description="Memory beyond this share is charged as cores (absent: memory is free).")
+    ] = None
+
+
+class Tier(Record, frozen=True, kw_only=True):
+    """The longest walltime up to a size; the sizes rise from one tier to the next."""
+
+    max_walltime: Walltime
+    max_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at most (absent: any).")] = None
+
+
+class Qos(Record, frozen=True, kw_only=True):
+    """A quality of service: a class of jobs with limits of its own."""
+
+    name: Word
+    max_walltime: Walltime
+    max_gpus: Annotated[Count | None, Meta(description="GPUs of one job, at most.")] = None
+    max_cores: Annotated[Count | None, Meta(description="Cores of one job, at most.")] = None
+    default: Annotated[bool, Meta(description="What a job gets that names none, so no directive is needed.")] = False
+    automatic: Annotated[bool, Meta(description="May be chosen for a job that does not name it.")] = True
+    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn.")] = []
+
+
+class Partition(Record, frozen=True, kw_only=True):
+    """One kind of node and what may be asked of it (Slurm: partition or constraint; PBS: queue)."""
+
+    description: Line = ""
+    aliases: Annotated[list[Word], Meta(description="Other names that people know it by.")] = []
+    directives: Annotated[
+        list[Line] | None, Meta(description="How to ask for it (absent: by its name; []: no directive is needed).")
+    ] = None
+    cores_per_node: Count | None = None
+    gpus_per_node: Annotated[int, Meta(ge=0)] = 0
+    gpu: Annotated[Line | None, Meta(description="The GPU's model.")] = None
+    cpus_per_gpu: Annotated[Count | None, Meta(description="Cores that come with each GPU.")] = None
+    cpus_per_gpu_exact: Annotated[bool, Meta(description="A job must ask for just that many per GPU.")] = False
+    mem_gb_per_node: Annotated[Amount | None, Meta(description="Memory that jobs may use on a node.")] = None
+    default_mem_gb_per_node: Annotated[Amount | None, Meta(description="Asked for a whole node (absent: all).")] = None
+    jobfs_gb_per_node: Annotated[Amount | None, Meta(description="Node-local disk that jobs may use.")] = None
+    default_jobfs_gb_per_node: Annotated[Amount | None, Meta(description="Asked for a whole node (absent: all).")] = (
+        None
+    )
+    min_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at least.")] = None
+    max_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at most.")] = None
+    core_step: Annotated[Count | None, Meta(description="Cores of a job come in multiples of this.")] = None
+    walltime: Annotated[list[Tier], Meta(description="The longest walltime by size.")] = []
+    qos: Annotated[list[Qos], Meta(description="In the order in which they are tried.")] = []
+    account_suffix: Annotated[Word | None, Meta(description="What the account must end in.")] = None
+    modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
+    charge: Charge | None = None
+    internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
+    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
+
+
+class Site(Record, frozen=True, kw_only=True):
+    """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
+
+    title: Line
+    scheduler: Literal["pbs", "slurm", "local"]
+    partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
+    default_partition: Word
+    checked: Annotated[datetime.date | None, Meta(description="When its facts were last compared with sources.")] = None
+    docs: Annotated[Line | None, Meta(description="The user guide's address.")] = None
+    extends: Annotated[Word | None, Meta(description="A profile whose keys this one changes.")] = None
+    template: Annotated[Word | None, Meta(description="Name of the job script's template (absent: scheduler).")] = None
+    hostnames: Annotated[list[Line], Meta(description="Patterns of its login nodes' names.")] = []
+    launcher: Launcher = "tasks"
+    default_walltime: Walltime = "01:00:00"
+    account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
+    account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
+    multi_node: Annotated[
+        Literal["shared", "whole", "exclusive"],
+        Meta(
+            description="Jobs on several nodes: may share them; must ask for whole nodes; or are given, and charged, "
+            "whole nodes whatever they ask for."
+        ),
+    ] = "shared"
+    ask_memory: Annotated[bool, Meta(description="Ask for memory in every job, not only when the request does.")] = (
+        False
+    )
+    ask_jobfs: Annotated[bool, Meta(description="Ask for node-local disk in every job.")] = False
+    storage: Annotated[list[Word], Meta(description="File systems that a job must name to see them.")] = []
+    module_paths: Annotated[list[Line], Meta(description="Folders for `module use`.")] = []
+    module_purge: bool = False
+    modules: Annotated[list[Line], Meta(description="Loaded where the request names none.")] = []
+    setup: Annotated[list[Line], Meta(description="Lines of shell, after modules and environment.")] = []
+    env: Annotated[dict[Variable, Line], Meta(description="Exported in the job; $NAME in a value is expanded.")] = {}
+    datasets: Annotated[
+        dict[Variable, Line],
+        Meta(description="Variables that tell the bundled workloads where data lies; $NAME is expanded."),
+    ] = {}
+    directives: Annotated[list[Line], Meta(description="Directives for every job, as after #PBS or #SBATCH.")] = []
+    umask: Annotated[Umask | None, Meta(description="The job's umask, in quotes.")] = None
+    master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+
+    def find_partition(self, name: str) -> tuple[str, Partition] | None:
+        """Return the partition that goes by `name`, with its own name."""
+        for own, partition in self.partitions.items():
+            if name == own or name in partition.aliases:
+                return own, partition
+        return None
+
+    def mistakes(self) -> Iterator[tuple[Key, str]]:
+        """Name the values that are right alone and wrong together."""
+        if self.default_partition not in self.partitions:
+            yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
+        owners: dict[str, str] = {}
+        for name, partition in self.partitions.items():
+            for word in (name, *partition.aliases):
+                if owners.setdefault(word, name) != name:
+                    yield ("partitions", name), f"the name {word} is partition {owners[word]}'s already"
+            for key, message in _partition_mistakes(partition):
+                yield ("partitions", name, *key), message
+
+
+def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+    cores, gpus, per_gpu = partition.cores_per_node, partition.gpus_per_node, partition.cpus_per_gpu
+    if gpus and cores and per_gpu and gpus * per_gpu > cores:
+        yield ("cpus_per_gpu",), f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores"
+    if per_gpu and not gpus:
+        yield ("cpus_per_gpu",), "a node without GPUs (gpus_per_node) has no cpus per GPU"
+    if partition.gpu and not gpus:
+        yield ("gpu",), "names a GPU, but gpus_per_node is 0"
+    if partition.charge and partition.charge.per == "gpu" and not gpus:
+        yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
+        most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
+        if usual and (not most or usual > most):
+            yield (f"default_{key}",), f"more than {key}, {most}"
+    if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
+        yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
+    sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
+    if sizes != sorted(set(sizes)):
+        yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
+    if len(names := [q.name for q in partition.qos]) != len(set(names)):
+        yield ("qos",), "two of the same name"
+    for i, qos in enumerate(partition.qos):
+        yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
+    yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+
+
+def _unknown(names: list[str], model: type[Struct], key: Key) -> Iterator[tuple[Key, str]]:
+    for i, name in enumerate(names):
+        if name not in model.__struct_fields__:
+            yield (*key, i), f"{name}: no such key{did_you_mean(name, model.__struct_fields__)}"
+
+
+class Profile(Struct, frozen=True):
+    """A site as it was loaded: its name, its files (its own first, then those it extends), the checked model."""
+
+    name: str
+    layers: list[Document]
+    site: Site
+
+
+def available() -> dict[str, Path]:
+    """Return the profiles on the search path: name to file, shadowed ones left out, sorted by name."""
+    found: dict[str, Path] = {}
+    for folder in paths.search_path("site_profiles"):
+        for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
+            if path.is_file():
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def load(name: str) -> Profile:
+    """Load the profile `name`, or the file where `name` is a path.
+
+    Raises ProfileError with every mistake, HpclaunchError where there is no such profile.
+    """
+    as_path = name.endswith((".yaml", ".yml")) or "/" in name
+    layers = [Document.read(Path(name) if as_path else _find(name, []))]
+    while (parent := layers[-1].data.get("extends")) is not None:
+        if not isinstance(parent, str):
+            break  # the model says what is wrong with it
+        layers.append(Document.read(_find(parent, [layer.path for layer in layers])))
+    return Profile(Path(name).stem if as_path else name, layers, convert(layers, Site))
+
+
+def _find(name: str, passed: list[Path]) -> Path:
+    """Return the first file of that name on the search path that is none of the `passed` ones.
+
+    So a person's `gadi.yaml` may extend the shipped `gadi`.
+    """
+    seen = {path.resolve() for path in passed}
+    for folder in paths.search_path("site_profiles"):
+        path = folder / f"{name}.yaml"
+        if path.is_file() and path.resolve() not in seen:
+            return path
+    where = f"{passed[-1]}: extends: " if passed else ""
+    loop = f" besides {', '.join(map(str, passed))}" if name in {path.stem for path in passed} else ""
+    raise HpclaunchError(f"{where}no site profile {name!r}{loop}{did_you_mean(name, available())}")
+
+
+def match_host(hostname: str) -> str | None:
+    """Return the name of the profile whose login nodes' patterns fit `hostname`, unreadable profiles left aside."""
+    for name in available():
+        try:
+            patterns = load(name).site.hostnames
+        except HpclaunchError:
+            continue
+        if any(fnmatch(hostname, pattern) for pattern in patterns):
+            return name
+    return None

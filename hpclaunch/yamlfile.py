@@ -1,0 +1,199 @@
+"""YAML that people edit, read into typed structs; every mistake is named at once, by file, line and key."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from hpclaunch.errors import ProfileError, did_you_mean
+
+T = TypeVar("T")
+Key = tuple[str | int, ...]
+
+_SEXAGESIMAL = re.compile(r"\d+(:[0-5]?\d)+")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The safe loader, libyaml's where it is built in; a key given twice is a mistake rather than a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) != len(node.value):
+            keys = [key for key, _ in node.value]
+            twice = next(key for i, key in enumerate(keys) if key.value in [k.value for k in keys[:i]])
+            raise yaml.constructor.ConstructorError(None, None, f"{twice.value}: given twice", twice.start_mark)
+        return mapping
+
+
+class Document(msgspec.Struct, frozen=True, dict=True):
+    """One YAML file whose top level is a mapping, and the way from a key to its line."""
+
+    path: Path
+    text: str
+    data: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """Read `path`. Raises ProfileError where it cannot be read, is no YAML, or is no mapping."""
+        try:
+            text = path.read_text(encoding="utf-8")
+            data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+        except OSError as error:
+            raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise ProfileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = f"{path}:{mark.line + 1}" if mark else str(path)
+            raise ProfileError(f"{where}: {error.problem or error.context}") from None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise ProfileError(f"{path}: no valid YAML: {str(error).splitlines()[0]}") from None
+        if data is None:
+            data = {}
+        if not isinstance(data, dict):
+            raise ProfileError(f"{path}:1: expected keys and values, got a {type(data).__name__}")
+        return cls(path, text, data)
+
+    @cached_property
+    def _root(self) -> yaml.Node | None:
+        return yaml.compose(self.text, Loader=_Loader)
+
+    def find(self, key: Key) -> tuple[yaml.Node, int] | None:
+        """Return the value's node at `key` and the line of its name (from 1), or None where this file lacks it."""
+        node: Any = self._root
+        line = 1
+        for part in key:
+            if isinstance(node, yaml.MappingNode):
+                pairs = {name.value: (value, name.start_mark.line + 1) for name, value in node.value}
+            elif isinstance(node, yaml.SequenceNode):
+                pairs = {str(i): (item, item.start_mark.line + 1) for i, item in enumerate(node.value)}
+            else:
+                return None
+            if str(part) not in pairs:
+                return None
+            node, line = pairs[str(part)]
+        return node, line
+
+
+def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with `change` laid over it: mappings key by key, all else replaced, null takes a key away."""
+    merged = dict(base)
+    for key, value in change.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def convert(layers: list[Document], model: type[T]) -> T:
+    """Return the struct that the layers make, the first laid over the rest.
+
+    Raises ProfileError with a line for each mistake: `FILE:LINE: key: what is wrong (what would be right)`.
+    """
+    data: dict[str, Any] = {}
+    for layer in reversed(layers):
+        data = merge(data, layer.data)
+    try:
+        made: T | None = msgspec.convert(data, model)
+        found = []
+    except msgspec.ValidationError:
+        found = list(mistakes(data, model))
+        made = _convert_without(data, [key for key, _ in found], model)
+    if made is not None and (check := getattr(made, "mistakes", None)):
+        found.extend(check())
+    if made is None or found:
+        lines = sorted((locate(layers, key, message) for key, message in found), key=lambda line: line[:2])
+        raise ProfileError(*(text for *_, text in lines))
+    return made
+
+
+def _convert_without(data: dict[str, Any], keys: list[Key], model: type[T]) -> T | None:
+    """Convert what is right, so that one round names the mistakes of form and those of sense."""
+    data = copy.deepcopy(data)
+    while keys:
+        for key in reversed(keys):
+            if not _delete(data, key) and not _delete(data, key[:-1]):
+                return None
+        keys = [key for key, _ in mistakes(data, model)]
+    return msgspec.convert(data, model)
+
+
+def _delete(place: Any, key: Key) -> bool:
+    """Delete `key` below `place`, also where what held it is gone; False where there never was such a key."""
+    try:
+        for part in key[:-1]:
+            place = place[part]
+        if not key or (isinstance(place, dict) and key[-1] not in place):
+            return False
+        del place[key[-1]]
+    except (LookupError, TypeError):
+        pass
+    return True
+
+
+def locate(layers: list[Document], key: Key, message: str) -> tuple[int, int, str]:
+    """Return layer, line and `FILE:LINE: key: message`; a key that no file has is placed at the nearest above it."""
+    name = ".".join(map(str, key))
+    for length in range(len(key), -1, -1):
+        for number, layer in enumerate(layers):
+            if found := layer.find(key[:length]):
+                node, line = found
+                raw = getattr(node, "value", None)
+                if length == len(key) and isinstance(raw, str) and "`int`" in message and _SEXAGESIMAL.fullmatch(raw):
+                    message = f'YAML reads {raw} as a number: quote it, "{raw}"'
+                return number, line, f"{layer.path}:{line}: {name}: {message}"
+    raise LookupError(name)
+
+
+def mistakes(value: Any, model: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
+    """Name every mistake in `value` against the type `model`; msgspec itself stops at the first."""
+    shape = get_args(model)[0] if get_origin(model) is Annotated else model
+    inner = get_args(shape)
+    if type(None) in inner:
+        if value is not None:
+            yield from mistakes(value, next(arg for arg in inner if arg is not type(None)), key)
+    elif isinstance(shape, type) and issubclass(shape, msgspec.Struct) and isinstance(value, dict):
+        hints = get_type_hints(shape, include_extras=True)
+        for name, item in value.items():
+            if name in hints:
+                yield from mistakes(item, hints[name], (*key, name))
+            else:
+                yield (*key, name), f"unknown key{did_you_mean(str(name), hints)}"
+        for field in msgspec.structs.fields(shape):
+            if field.required and field.name not in value:
+                yield (*key, field.name), "missing"
+    elif get_origin(shape) is dict and isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaf(name, inner[0], (*key, name))
+            yield from mistakes(item, inner[1], (*key, name))
+    elif get_origin(shape) in (list, tuple) and isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from mistakes(item, inner[0], (*key, i))
+    else:
+        yield from _leaf(value, model, key)
+
+
+def _leaf(value: Any, model: Any, key: Key) -> Iterator[tuple[Key, str]]:
+    try:
+        msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        message = str(error).replace("`object`", "keys and values")
+        rules = [meta.extra["rule"] for meta in get_args(model)[1:] if isinstance(meta, msgspec.Meta) and meta.extra]
+        if rules and "regex" in message:
+            message = f"expected {rules[0]}"
+        yield key, f"{message[0].lower()}{message[1:]} (it says {_shown(value)})"
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
