@@ -1,0 +1,205 @@
+"""From a request to a plan: every number of the job final, every refusal and warning made."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import PurePath
+
+from msgspec import Struct, structs
+
+from hpclaunch import checks, walltime
+from hpclaunch.cost import Cost, job_cost
+from hpclaunch.errors import RequestError, did_you_mean
+from hpclaunch.paths import WORKLOAD
+from hpclaunch.request import Request
+from hpclaunch.site import Partition, Profile, Qos, Site
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds."""
+
+    name: str
+    site: Site
+    request: Request
+    partition_name: str
+    partition: Partition
+    job_name: str
+    account: str | None
+    qos: Qos | None
+    launcher: str
+    nodes: int
+    tasks_per_node: int
+    gpus_per_node: int
+    cpus_per_node: int
+    cpus_per_task: int
+    mem_gb_per_node: int | None
+    jobfs_gb_per_node: int | None
+    seconds: int
+    modules: list[str]
+    storage: list[str]
+    directives: list[str]
+    command: list[str]
+    cost: Cost | None
+    warnings: list[str] = []
+
+    @property
+    def world_size(self) -> int:
+        """Count the ranks of the job."""
+        return self.nodes * self.tasks_per_node
+
+    @property
+    def walltime(self) -> str:
+        """Return the walltime as HH:MM:SS."""
+        return walltime.clock(self.seconds)
+
+    @property
+    def starts_per_node(self) -> int:
+        """Count what the scheduler starts on a node: each rank, or one launcher that starts the ranks."""
+        return 1 if self.launcher in ("torchrun", "lightning") else self.tasks_per_node
+
+    @property
+    def cpus_per_start(self) -> int:
+        """Count the cores of what the scheduler starts."""
+        return self.cpus_per_task * self.tasks_per_node // self.starts_per_node
+
+    @property
+    def python(self) -> str:
+        """Return the python that runs the command, so that torchrun is run by the same one."""
+        return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
+
+    def summary(self) -> str:
+        """Return size, walltime and price on one line."""
+        parts = [
+            f"{self.name} {self.partition_name}: {self.nodes} {'node' if self.nodes == 1 else 'nodes'} x "
+            f"{self.tasks_per_node} {'task' if self.tasks_per_node == 1 else 'tasks'} = world size {self.world_size}"
+        ]
+        if self.site.scheduler != "local":
+            parts.append(f"{self.nodes * self.cpus_per_node} cpus")
+        if self.gpus_per_node:
+            parts.append(f"{self.nodes * self.gpus_per_node} GPUs")
+        if self.mem_gb_per_node:
+            parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
+        if self.site.scheduler != "local":
+            parts.append(f"walltime {self.walltime}")
+        if self.cost:
+            parts.append(f"at most {self.cost}")
+        return ", ".join(parts)
+
+
+def make_plan(profile: Profile, request: Request) -> Plan:
+    """Fill every number that the request leaves open from the profile.
+
+    Raises RequestError with every refusal at once, each with the numbers and what would be right.
+    """
+    site = profile.site
+    wanted = request.partition or site.default_partition
+    found = site.find_partition(wanted)
+    if found is None:
+        raise RequestError(f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}")
+    partition_name, partition = found
+    try:
+        seconds = walltime.parse(request.walltime or site.default_walltime)
+    except ValueError as error:
+        raise RequestError(f"walltime: {error}") from None
+
+    nodes = request.nodes or 1
+    gpus = _gpus_per_node(partition, request, nodes)
+    tasks = request.tasks_per_node or gpus or 1
+    offered = _offered_cpus(partition, nodes, gpus)
+    cpus_per_task = request.cpus_per_task or max(offered // tasks, 1)
+    whole = partition.cores_per_node if nodes > 1 and site.multi_node != "shared" else None
+    if request.cpus_per_task and not (whole or (partition.cpus_per_gpu_exact and gpus)):
+        cpus = tasks * cpus_per_task
+    else:
+        cpus = whole or max(offered, tasks)
+    share = cpus / partition.cores_per_node if partition.cores_per_node else 1
+    mem = request.mem_gb or (
+        _part(share, partition.default_mem_gb_per_node or partition.mem_gb_per_node) if site.ask_memory else None
+    )
+    jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
+    exclusive = site.multi_node == "exclusive" and nodes > 1
+    command = request.command or [sys.executable if site.scheduler == "local" else "python", str(WORKLOAD)]
+    plan = Plan(
+        name=profile.name,
+        site=site,
+        request=request,
+        partition_name=partition_name,
+        partition=partition,
+        job_name=request.job_name or _job_name(command),
+        account=request.account or site.account,
+        qos=_choose_qos(partition, request.qos, seconds, nodes * gpus, nodes * cpus),
+        launcher=request.launcher or site.launcher,
+        nodes=nodes,
+        tasks_per_node=tasks,
+        gpus_per_node=gpus,
+        cpus_per_node=cpus,
+        cpus_per_task=cpus_per_task,
+        mem_gb_per_node=mem,
+        jobfs_gb_per_node=jobfs,
+        seconds=seconds,
+        modules=partition.modules + (request.module or site.modules),
+        storage=list(dict.fromkeys(site.storage + request.storage)),
+        directives=site.directives + [_bare_directive(line) for line in request.directive],
+        command=command,
+        cost=job_cost(
+            partition,
+            nodes=nodes,
+            gpus_per_node=partition.gpus_per_node if exclusive else gpus,
+            cpus_per_node=cpus,
+            mem_gb=nodes * (mem or 0),
+            seconds=seconds,
+        ),
+    )
+    findings = list(checks.findings(plan))
+    if refusals := [finding.message for finding in findings if finding.refuses]:
+        raise RequestError(*refusals)
+    return structs.replace(plan, warnings=[finding.message for finding in findings])
+
+
+def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
+    """All of a node's GPUs; on a single node no more than there are tasks."""
+    if request.gpus_per_node is not None:
+        return request.gpus_per_node
+    if nodes == 1 and request.tasks_per_node:
+        return min(partition.gpus_per_node, request.tasks_per_node)
+    return partition.gpus_per_node
+
+
+def _offered_cpus(partition: Partition, nodes: int, gpus: int) -> int:
+    """Cores of a node that the job may use: its GPUs' share, a whole node, or one where nothing is known."""
+    if gpus and partition.cpus_per_gpu:
+        return gpus * partition.cpus_per_gpu
+    cores = partition.cores_per_node or 1
+    return cores if nodes > 1 else min(cores, partition.max_cores or cores)
+
+
+def _part(share: float, whole: float | None) -> int | None:
+    return max(math.floor(share * whole), 1) if whole else None
+
+
+def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
+    """Return the QoS asked for, else the first that the job fits."""
+    if wanted is not None:
+        for qos in partition.qos:
+            if qos.name == wanted:
+                return qos
+        known = did_you_mean(wanted, [qos.name for qos in partition.qos])
+        raise RequestError(f"no QoS {wanted!r} for this partition{known}")
+    for qos in partition.qos:
+        limits = checks.qos_limits(qos, seconds, gpus, cores)
+        if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
+            return qos
+    return None
+
+
+def _job_name(command: list[str]) -> str:
+    """Name the job after its script: `python -u train.py` is `train`."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    stem = PurePath(scripts[0] if scripts else command[0]).stem
+    return re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
+
+
+def _bare_directive(line: str) -> str:
+    return re.sub(r"^#(PBS|SBATCH)\s+", "", line)

@@ -1,0 +1,81 @@
+"""The request: what a person asked for, nothing filled in; the options, the config file and the provenance line."""
+
+import shlex
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
+
+from hpclaunch.errors import RequestError
+from hpclaunch.site import Count, Launcher, Line, Record, Variable, Word
+from hpclaunch.yamlfile import mistakes
+
+# What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
+JobName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$", extra={"rule": "at most 230 letters, digits and ._+-"})
+]
+
+
+class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked; an absent value means the site's default. A config file has the same keys."""
+
+    site: Line | None = None
+    nodes: Count | None = None
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    walltime: Line | None = None
+    gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
+    tasks_per_node: Count | None = None
+    cpus_per_task: Count | None = None
+    mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
+    job_name: JobName | None = None
+    launcher: Launcher | None = None
+    module: list[Line] = []
+    setup: list[Line] = []
+    venv: Line | None = None
+    env: dict[Variable, str] = {}
+    storage: list[Word] = []
+    directive: list[Line] = []
+    template: Line | None = None
+    command: list[str] = []
+
+    def command_line(self) -> str:
+        """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""
+        words = ["hpclaunch", "render"]
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name == "command" or value is None:
+                continue
+            if isinstance(value, dict):
+                value = [f"{key}={text}" for key, text in value.items()]
+            for item in value if isinstance(value, list) else [value]:
+                words += [f"--{name.replace('_', '-')}", str(item)]
+        if self.command:
+            words += ["--", *self.command]
+        return " ".join(map(quote, words))
+
+
+def make_request(values: dict[str, Any]) -> Request:
+    """Return the request that `values` make, by the names of its keys.
+
+    Raises RequestError with a line for each value that cannot be.
+    """
+    values = {name: value for name, value in values.items() if value not in (None, (), [], {})}
+    try:
+        return convert(values, Request)
+    except ValidationError:
+        found = mistakes(values, Request)
+        raise RequestError(*(f"--{str(key[0]).replace('_', '-')}: {message}" for key, message in found)) from None
+
+
+def quote(word: str) -> str:
+    """Quote `word` for the shell on one line: control characters are spelled, so a comment stays a comment."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(
+        c
+        if c.isprintable() and c not in "\\'"
+        else "".join(map(r"\x{:02x}".format, c.encode(errors="surrogateescape")))
+        for c in word
+    )
+    return f"$'{spelled}'"
