@@ -1,0 +1,110 @@
+#!/bin/bash
+# gadi dgxa100: 1 node x 8 tasks = world size 8, 128 cpus, 8 GPUs, 2000 GB, walltime 01:00:00, at most 576 SU
+# Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
+#   hpclaunch render --site gadi --nodes 1 --partition dgxa100 --account ab12 --launcher torchrun -- python train.py --epochs 3
+#PBS -N train
+#PBS -P ab12
+#PBS -q dgxa100
+#PBS -l ncpus=128
+#PBS -l ngpus=8
+#PBS -l mem=2000GB
+#PBS -l jobfs=400GB
+#PBS -l storage=gdata/dk92
+#PBS -l wd
+#PBS -l walltime=01:00:00
+#PBS -j oe
+
+# shellcheck disable=SC2329 # the fan-out calls the functions
+# Run folder, below the folder of submission (PBS starts in $HOME): a log for each rank, a note of the first failure.
+umask 027 # PBS's own, 077, keeps colleagues out
+cd "$PBS_O_WORKDIR" || exit 1
+job_id=$PBS_JOBID
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
+rm -f "$HPCLAUNCH_RUN_DIR"/failed
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+
+# Environment.
+# A job submitted from a non-login shell lacks the module command.
+# shellcheck source=/dev/null
+command -v module >/dev/null || source /etc/profile
+module use /g/data/dk92/apps/Modules/modulefiles
+module load NCI-ai-ml/24.11 || exit 1
+export OMP_NUM_THREADS=16 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
+if ((${#nodes[@]} != 1)); then
+    echo "hpclaunch: PBS gave ${#nodes[@]} hosts, the job is made for 1"
+    exit 1
+fi
+MASTER_ADDR=${nodes[0]#* }
+job_number=${PBS_JOBID%%[!0-9]*}
+MASTER_PORT=$((20000 + job_number % 10000))
+port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
+while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=8
+
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
+    trap : INT TERM USR1 USR2
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
+    "$@"
+    local code=$?
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
+}
+
+# The agent of one node; it starts the node's ranks.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    python -m torch.distributed.run --nnodes=1 --nproc-per-node=8 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+    fail $? "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    return 1
+}
+
+# One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
+run_node() { # NODE_RANK
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
+    cd "$PBS_O_WORKDIR" || fail 1 "node-$NODE_RANK.log" "node $NODE_RANK"
+    umask 027
+    trap : INT HUP # the head of the job hears them too
+    trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
+    set -m
+    run_torchrun "${command[@]}" &
+    set +m
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; do sleep 0.5; done
+    # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
+    local pid left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
+    while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
+    for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
+    unset HPCLAUNCH_NODE
+    grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+}
+
+trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
+export -f fail run_rank
+run_node 0 &
+tail -n +1 -F -s 0.5 --pid=$! "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null & # rank 0 speaks here too
+while [[ -n $(jobs -pr) ]]; do wait; done
+code=0
+
+# The first failure gives the job its exit code.
+if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: first failure: $who, exit code $code"
+    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+fi
+exit "${code:-1}"

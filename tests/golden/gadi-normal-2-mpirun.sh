@@ -1,0 +1,91 @@
+#!/bin/bash
+# gadi normal: 2 nodes x 1 task = world size 2, 96 cpus, 380 GB, walltime 01:00:00, at most 192 SU
+# Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
+#   hpclaunch render --site gadi --nodes 2 --partition normal --account ab12 --launcher mpirun -- python train.py --epochs 3
+#PBS -N train
+#PBS -P ab12
+#PBS -q normal
+#PBS -l ncpus=96
+#PBS -l mem=380GB
+#PBS -l jobfs=800GB
+#PBS -l storage=gdata/dk92
+#PBS -l wd
+#PBS -l walltime=01:00:00
+#PBS -j oe
+
+# shellcheck disable=SC2329 # the fan-out calls the functions
+# Run folder, below the folder of submission (PBS starts in $HOME): a log for each rank, a note of the first failure.
+umask 027 # PBS's own, 077, keeps colleagues out
+cd "$PBS_O_WORKDIR" || exit 1
+job_id=$PBS_JOBID
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,node-*.beat,node-*.end}
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+
+# Environment.
+# A job submitted from a non-login shell lacks the module command.
+# shellcheck source=/dev/null
+command -v module >/dev/null || source /etc/profile
+module use /g/data/dk92/apps/Modules/modulefiles
+module load NCI-ai-ml/24.11 || exit 1
+export OMP_NUM_THREADS=48 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
+if ((${#nodes[@]} != 2)); then
+    echo "hpclaunch: PBS gave ${#nodes[@]} hosts, the job is made for 2"
+    exit 1
+fi
+MASTER_ADDR=${nodes[0]#* }
+job_number=${PBS_JOBID%%[!0-9]*}
+MASTER_PORT=$((20000 + job_number % 10000))
+port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
+while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=1
+
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
+    export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
+    trap : INT TERM USR1 USR2
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
+    "$@"
+    local code=$?
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
+}
+
+# What the ranks need, in a file: mpirun carries no environment to some kinds of node.
+(umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
+{
+    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
+    declare -f fail run_rank
+    echo 'run_rank "$@"'
+} >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
+
+# Fan-out: mpirun starts the ranks and ends them all when one fails.
+mpirun -n 2 --map-by ppr:1:node \
+    bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
+job=$!
+trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"; kill -TERM "$job"' TERM
+tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null & # rank 0 speaks here too
+while kill -0 "$job" 2>/dev/null; do
+    wait "$job"
+    code=$?
+done
+wait
+
+# The first failure gives the job its exit code.
+if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: first failure: $who, exit code $code"
+    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+fi
+exit "${code:-1}"

@@ -1,0 +1,72 @@
+#!/bin/bash
+# jean-zay a100: 1 node x 8 tasks = world size 8, 64 cpus, 8 GPUs, walltime 01:00:00, at most 8 GPU-hours
+# Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
+#   hpclaunch render --site jean-zay --nodes 1 --partition a100 --account abc@a100 --launcher tasks -- python train.py --epochs 3
+#SBATCH --job-name=train
+#SBATCH --account=abc@a100
+#SBATCH --constraint=a100
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --cpus-per-task=8
+#SBATCH --time=01:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --hint=nomultithread
+
+# shellcheck disable=SC2329 # the fan-out calls the functions
+# Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
+job_id=$SLURM_JOB_ID
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
+rm -f "$HPCLAUNCH_RUN_DIR"/failed
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+
+# Environment.
+# A job submitted from a non-login shell lacks the module command.
+# shellcheck source=/dev/null
+command -v module >/dev/null || source /etc/profile
+module purge
+module load arch/a100 || exit 1
+module load pytorch-gpu/py3/2.8.0 || exit 1
+export OMP_NUM_THREADS=8 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
+while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=8
+
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
+    trap : INT TERM USR1 USR2
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
+    "$@"
+    local code=$?
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
+}
+
+# Fan-out: srun carries environment and functions to every node, and ends all when one fails.
+export -f fail run_rank
+srun --cpus-per-task=8 --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" &
+job=$!
+# Rank 0 speaks here too.
+tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null
+wait "$job"
+code=$?
+
+# The first failure gives the job its exit code.
+if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: first failure: $who, exit code $code"
+    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+fi
+exit "${code:-1}"

@@ -1,0 +1,73 @@
+#!/bin/bash
+# local here: 2 nodes x 2 tasks = world size 4
+# Made by hpclaunch 0.1.0 from site profile local; the same again:
+#   hpclaunch render --site local --nodes 2 --partition here --tasks-per-node 2 --launcher mpirun -- python train.py --epochs 3
+
+# shellcheck disable=SC2329 # the fan-out calls the functions
+# Run folder: a log for each rank, a note of the first failure. `hpclaunch run` gives the run its name.
+job_id=${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
+rm -f "$HPCLAUNCH_RUN_DIR"/failed
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+
+# Environment.
+export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=$((20000 + $$ % 10000))
+port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
+while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
+    export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
+    trap : INT TERM USR1 USR2
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
+    "$@"
+    local code=$?
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
+}
+
+# What the ranks need, in a file: mpirun carries no environment to some kinds of node.
+(umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
+{
+    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
+    declare -f fail run_rank
+    echo 'run_rank "$@"'
+} >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
+
+# Fan-out: mpirun starts the ranks and ends them all when one fails.
+mpirun -n 4 --oversubscribe \
+    bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
+job=$!
+trap 'fail 130 - "the run, interrupted"; kill -TERM "$job"' INT
+trap 'fail 143 - "the run, terminated"; kill -TERM "$job"' TERM HUP
+# What a rank writes is shown here too, behind its number.
+show() { # LOG NAME PID: as long as that process lives
+    tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
+}
+for ((number = 0; number < WORLD_SIZE; number++)); do show "rank-$number.log" "$number" "$job" & done
+while kill -0 "$job" 2>/dev/null; do
+    wait "$job"
+    code=$?
+done
+wait
+
+# The first failure gives the job its exit code.
+if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: first failure: $who, exit code $code"
+    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+fi
+exit "${code:-1}"

@@ -1,0 +1,96 @@
+#!/bin/bash
+# local here: 2 nodes x 2 tasks = world size 4
+# Made by hpclaunch 0.1.0 from site profile local; the same again:
+#   hpclaunch render --site local --nodes 2 --partition here --tasks-per-node 2 --launcher torchrun -- python train.py --epochs 3
+
+# shellcheck disable=SC2329 # the fan-out calls the functions
+# Run folder: a log for each rank, a note of the first failure. `hpclaunch run` gives the run its name.
+job_id=${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
+rm -f "$HPCLAUNCH_RUN_DIR"/failed
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+
+# Environment.
+export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=$((20000 + $$ % 10000))
+port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
+while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
+    trap : INT TERM USR1 USR2
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
+    "$@"
+    local code=$?
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
+}
+
+# The agent of one node; it starts the node's ranks.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    python -m torch.distributed.run --nnodes=2 --nproc-per-node=2 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --local-addr=127.0.0.1 --no-python bash -c 'run_rank "$@"' "$0" "$@" \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+    fail $? "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    return 1
+}
+
+# One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
+run_node() { # NODE_RANK
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
+    trap : INT HUP # the head of the job hears them too
+    trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
+    set -m
+    run_torchrun "${command[@]}" &
+    set +m
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; do sleep 0.5; done
+    # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
+    local pid left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
+    while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
+    for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
+    unset HPCLAUNCH_NODE
+    grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+}
+
+trap 'fail 130 - "the run, interrupted"' INT
+trap 'fail 143 - "the run, terminated"' TERM HUP
+# What a rank writes is shown here too, behind its number.
+show() { # LOG NAME PID: as long as that process lives
+    tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
+}
+
+# Fan-out: 2 emulated nodes.
+export -f fail run_rank
+for ((node = 0; node < 2; node++)); do
+    run_node "$node" &
+    pid=$!
+    for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do
+        number=$((node * LOCAL_WORLD_SIZE + i))
+        show "rank-$number.log" "$number" "$pid" &
+    done
+done
+while [[ -n $(jobs -pr) ]]; do wait; done
+code=0
+
+# The first failure gives the job its exit code.
+if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: first failure: $who, exit code $code"
+    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+fi
+exit "${code:-1}"
