@@ -1,0 +1,343 @@
+"""Train a small network on handwritten digits, on one process or on many: copy this file to start your own training.
+
+    python mnist.py                                   one process
+    torchrun --nproc-per-node 4 mnist.py              four processes on this machine
+    srun python mnist.py                              in a Slurm job with --ntasks-per-node, one process a task
+    WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 NODE_RANK=0 MASTER_ADDR=node1 MASTER_PORT=29500 python mnist.py
+                                                      once on each of two nodes (NODE_RANK=1 on the second):
+                                                      Lightning starts the other three processes of the node
+
+How many processes there are and where comes from the environment alone (see `find_layout`). Without --data-dir
+it trains on digits that it draws itself: nothing is ever downloaded.
+"""
+
+import argparse
+import gzip
+import math
+import os
+import sys
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from pytorch_lightning.plugins.environments import LightningEnvironment, SLURMEnvironment  # type: ignore[attr-defined]
+from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+# Images are (n, 28, 28), labels are (n,), both uint8, as in the MNIST files.
+Digits = tuple[Tensor, Tensor]
+
+
+class DataError(Exception):
+    """The data cannot be used; the message says what is wrong, where, and what would be right."""
+
+
+def read_idx(path: Path) -> Tensor:
+    """Read one IDX file of bytes, plain or gzipped (format: http://yann.lecun.com/exdb/mnist/)."""
+    raw = path.read_bytes()
+    try:
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: is no complete gzip file ({error}); copy it again") from error
+    dims = 3 if "images" in path.name else 1
+    if raw[:4] != bytes([0, 0, 8, dims]):  # 8: unsigned bytes
+        raise DataError(
+            f"{path}: starts with {raw[:4].hex() or 'nothing'}, an IDX file of this name starts with 0000080{dims}"
+        )
+    shape = [int.from_bytes(raw[i : i + 4], "big") for i in range(4, 4 + 4 * dims, 4)]
+    body = np.frombuffer(raw, np.uint8)[4 + 4 * dims :]
+    if body.size != math.prod(shape):
+        raise DataError(f"{path}: holds {body.size} bytes of data, its header promises {shape}; copy it again")
+    return torch.from_numpy(body.reshape(shape).copy())
+
+
+def read_npz(path: Path) -> dict[str, Tensor]:
+    """Read x_train, y_train, x_test and y_test of an mnist.npz as Keras ships it."""
+    try:
+        with np.load(path) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
+    except KeyError as error:
+        raise DataError(f"{path}: {error.args[0]}; needed are x_train, y_train, x_test and y_test") from error
+    except (EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: is no complete .npz file ({error}); copy it again") from error
+
+
+def read_mnist(source: Path) -> tuple[Digits, Digits]:
+    """Find MNIST's training and test images at `source`: a folder, torchvision's root folder, or a .npz file."""
+    npz = source / "mnist.npz" if source.is_dir() else source
+    if npz.is_file():
+        arrays = read_npz(npz)
+        train, test = [check_digits(arrays[f"x_{part}"], arrays[f"y_{part}"], npz) for part in ("train", "test")]
+        return train, test
+    if not source.is_dir():
+        raise DataError(f"{source}: no such folder; --data-dir wants a folder with MNIST's IDX files or an mnist.npz")
+    raw = source / "MNIST" / "raw"  # where torchvision puts them
+
+    def find(name: str) -> Path:
+        for path in (source / name, source / f"{name}.gz", raw / name, raw / f"{name}.gz"):
+            if path.is_file():
+                return path
+        raise DataError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
+
+    def read_part(part: str) -> Digits:
+        images, labels = (find(f"{part}-images-idx3-ubyte"), find(f"{part}-labels-idx1-ubyte"))
+        return check_digits(read_idx(images), read_idx(labels), images)
+
+    return read_part("train"), read_part("t10k")
+
+
+def check_digits(images: Tensor, labels: Tensor, source: Path) -> Digits:
+    """Return images and labels if they belong together, else raise DataError."""
+    if images.dtype != torch.uint8 or images.shape[1:] != (28, 28) or labels.dim() != 1:
+        found = f"images are {images.dtype} {list(images.shape)} and labels {list(labels.shape)}"
+        raise DataError(f"{source}: {found}, wanted are torch.uint8 [n, 28, 28] and [n]")
+    if len(images) != len(labels):
+        raise DataError(f"{source}: {len(images)} images but {len(labels)} labels; take both from one place")
+    if len(images) < 2 or labels.min() < 0 or labels.max() > 9:
+        raise DataError(f"{source}: wanted are at least 2 images, with labels from 0 to 9")
+    return images, labels
+
+
+# The ways to write each digit from 0 to 9: strokes divided by "|", each a pen's way through points "xy" on a grid of
+# 10 by 10, y downwards.
+GLYPHS = (
+    ("50 22 15 28 59 78 85 72 50", "60 32 24 27 49 68 75 72 50 31"),
+    ("50 59", "33 50|50 59", "32 50|50 59|29 79"),
+    ("22 40 61 73 55 19|19 89", "22 50 73 65 38 19 27 48 69 88"),
+    ("21 40 71 73 44|44 76 77 59 18", "20 70|70 44|44 76 77 59 18"),
+    ("20 15|15 85|62 59", "60 15|15 85|60 69", "20 14 26 65|70 69"),
+    ("70 30|30 24|24 54 76 78 49 18", "30 24|24 54 76 78 49 18|30 80"),
+    ("60 33 16 28 59 78 76 54 25 17", "40 27 49 68 66 45 27"),
+    ("10 80|80 49", "10 80|80 39|35 75", "12 10|10 80|80 65 59"),
+    ("71 40 22 34 65 77 59 38 26 54 73 71", "50 72 54 32 50|54 77 59 27 54"),
+    ("73 50 22 34 65 73|73 69", "72 50 22 34 64 72|72 76 59 28"),
+)
+
+
+def draw_digits(count: int, seed: int) -> Digits:
+    """Draw `count` digits, an equal number of each, in random order; the same seed gives the same digits."""
+    rng = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 10
+    variants = torch.arange(count) // 10
+    images = torch.empty(count, 28, 28)
+    for digit, glyphs in enumerate(GLYPHS):
+        for variant, glyph in enumerate(glyphs):
+            chosen = (labels == digit) & (variants % len(glyphs) == variant)
+            images[chosen] = draw_glyph(glyph, int(chosen.sum()), rng)
+    order = torch.randperm(count, generator=rng)
+    return (images[order] * 255).to(torch.uint8), labels[order].to(torch.uint8)
+
+
+def draw_glyph(glyph: str, count: int, rng: torch.Generator) -> Tensor:
+    """Draw one glyph `count` times, each in another hand; returns (count, 28, 28), 0 paper, 1 ink."""
+
+    def uniform(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(count, 1, 1, generator=rng)
+
+    # The hand: turn, slant, width and height; 2 pixels per unit of the grid at most, so that a digit fits in 28.
+    turn, slant, width, height = (uniform(-0.3, 0.3), uniform(-0.4, 0.4), uniform(1.1, 2.1), uniform(1.4, 2.1))
+    x_axis = torch.cat([turn.cos(), turn.sin()], 1) * width
+    y_axis = torch.cat([-turn.sin() - slant, turn.cos()], 1) * height
+    shift = 13.5 + torch.cat([uniform(-2, 2), uniform(-2, 2)], 1)
+
+    curves = []
+    for stroke in glyph.split("|"):
+        grid = torch.tensor([[float(xy) for xy in point] for point in stroke.split()]).T - 4.5
+        points = grid + 0.35 * torch.randn(count, *grid.shape, generator=rng)
+        points = x_axis * points[:, :1] + y_axis * points[:, 1:] + shift
+        # A smooth curve through the points: image scaling in one dimension, about a dot a pixel.
+        dots = int(2 * grid.diff().norm(dim=0).sum()) + 1
+        curves.append(F.interpolate(points[:, :, None], (1, dots), mode="bicubic", align_corners=True)[:, :, 0])
+    curve = torch.cat(curves, 2)
+
+    # Each dot leaves a round Gaussian blot. That is a factor in x times a factor in y, so that the sum over
+    # all dots is one matrix product an image.
+    blots = torch.exp(-(((torch.arange(28.0)[:, None] - curve[:, :, None]) / uniform(0.6, 1.2)[..., None]) ** 2) / 2)
+    ink = (blots[:, 1] @ blots[:, 0].mT).clamp(max=1) * uniform(0.6, 1)
+    return (ink + 0.12 * torch.randn(ink.shape, generator=rng)).clamp(0, 1)
+
+
+class DigitsData(pl.LightningDataModule):
+    """The digits in memory; each rank gets its own part of them."""
+
+    def __init__(self, data_dir: Path | None, batch_size: int, seed: int) -> None:
+        # Read here and not in setup(), which runs when all ranks already wait for each other: bad data then ends
+        # every rank at once and none hangs.
+        super().__init__()
+        self.batch_size, self.seed = batch_size, seed
+        train, test = read_mnist(data_dir) if data_dir else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
+        std, mean = torch.std_mean(train[0].float())
+
+        def prepare(images: Tensor, labels: Tensor) -> TensorDataset:
+            return TensorDataset((images[:, None] - mean) / std, labels.long())
+
+        held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
+        self.train_set = prepare(train[0][held_out:], train[1][held_out:])
+        self.val_set = prepare(train[0][:held_out], train[1][:held_out])
+        self.test_set = prepare(*test)
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        return self.loader(self.train_set, training=True)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        return self.loader(self.val_set)
+
+    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        return self.loader(self.test_set)
+
+    def loader(self, dataset: TensorDataset, training: bool = False) -> DataLoader[tuple[Tensor, ...]]:
+        assert self.trainer is not None
+        rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        if training:  # shuffled, and the same number of batches on every rank: each batch is a meeting of all ranks
+            sampler: Iterable[int] = DistributedSampler(dataset, world_size, rank, seed=self.seed)
+        else:  # each image exactly once, where DistributedSampler repeats some to fill up the ranks
+            sampler = range(rank, len(dataset), world_size)
+        return DataLoader(dataset, self.batch_size, sampler=sampler)
+
+
+class DigitsModel(pl.LightningModule):
+    """Two convolutions and two linear layers. No batch norm: it would behave differently for each world size."""
+
+    def __init__(self, lr: float) -> None:
+        super().__init__()
+        self.lr = lr
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 16, kernel_size=5, stride=2, padding=2),  # 28 x 28 -> 14 x 14
+            nn.ReLU(),
+            nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1),  # -> 7 x 7
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 7 * 7, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
+        )
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        images, labels = batch
+        loss = F.cross_entropy(self.net(images), labels)
+        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True, batch_size=len(labels))
+        return loss
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.count_correct("val", batch)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.count_correct("test", batch)
+
+    def count_correct(self, part: str, batch: tuple[Tensor, Tensor]) -> None:
+        images, labels = batch
+        correct = (self.net(images).argmax(1) == labels).sum()
+        # Two sums over all ranks. Lightning's mean would divide by the ranks' average number of images, rounded down.
+        self.log(f"{part} correct", correct.float(), on_epoch=True, sync_dist=True, reduce_fx="sum")
+        self.log(f"{part} images", float(len(labels)), on_epoch=True, sync_dist=True, reduce_fx="sum")
+
+    def on_train_epoch_end(self) -> None:
+        metrics = self.trainer.callback_metrics  # on every rank: reading them adds up over the ranks
+        loss, accuracy = metrics["loss"].item(), percent_correct("val", metrics)
+        self.print(f"epoch {self.current_epoch + 1}: loss {loss:.4f}, val accuracy {accuracy:.2f} %")
+        sys.stdout.flush()  # Python keeps what goes to a log file back; self.print takes no flush=True
+
+    def configure_optimizers(self) -> Any:
+        # One cycle up and down bears a high peak rate, so a few epochs are enough. More ranks mean larger batches
+        # and fewer steps; with Adam the same rate serves from 1 to some 16 ranks.
+        optimizer = torch.optim.AdamW(self.parameters(), weight_decay=0.01)
+        steps = int(self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.lr, total_steps=steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def percent_correct(part: str, metrics: Mapping[str, Any]) -> float:
+    """Return the accuracy in percent that `DigitsModel.count_correct` counted."""
+    return 100 * float(metrics[f"{part} correct"]) / float(metrics[f"{part} images"])
+
+
+def find_layout() -> tuple[int, int, LightningEnvironment | SLURMEnvironment]:
+    """Read from the environment: ranks per node, nodes, and the reader of this process's own rank.
+
+    The reader is named rather than left to Lightning, which takes any Slurm variables for `srun`: `python` in a
+    batch script would wait for ranks that nobody started.
+    """
+    env = os.environ
+    if "WORLD_SIZE" in env and "LOCAL_WORLD_SIZE" in env:  # torchrun, a job script, or by hand
+        per_node = int(env["LOCAL_WORLD_SIZE"])
+        return per_node, int(env["WORLD_SIZE"]) // per_node, LightningEnvironment()
+    tasks = int(env.get("SLURM_STEP_NUM_TASKS", 1))  # of this srun; a batch script has no such variable
+    if tasks > 1:
+        nodes = int(env["SLURM_STEP_NUM_NODES"])
+        return tasks // nodes, nodes, SLURMEnvironment(auto_requeue=False)
+    return 1, 1, LightningEnvironment()
+
+
+def make_trainer(epochs: int) -> pl.Trainer:
+    """Set up Lightning for the ranks and GPUs that are there."""
+    per_node, nodes, environment = find_layout()
+    gpus = torch.cuda.device_count()
+    on_gpu = gpus >= per_node
+    if 0 < gpus < per_node:  # a task that sees only its own GPU (srun --gpus-per-task) looks like this too
+        rank_zero_warn(f"{per_node} ranks on this node, but each sees {gpus} GPU(s): training on the CPU")
+    ddp = DDPStrategy(process_group_backend="nccl" if on_gpu else "gloo")
+    return pl.Trainer(
+        accelerator="gpu" if on_gpu else "cpu",
+        devices=per_node,
+        num_nodes=nodes,
+        strategy=ddp if per_node * nodes > 1 else "auto",
+        plugins=[environment],
+        max_epochs=epochs,
+        use_distributed_sampler=False,  # DigitsData brings its own
+        num_sanity_val_steps=0,
+        logger=False,  # writes nothing to the disk
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=sys.stdout.isatty(),  # in a log file a bar is a thousand lines
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=64, help="images per step on each rank (%(default)s)")
+    parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate, for any world size (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the network and the order of images (%(default)s)")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=os.environ.get("MNIST_DIR") or None,
+        help="folder with MNIST's IDX files or mnist.npz ($MNIST_DIR, else digits drawn here)",
+    )
+    args = parser.parse_args()
+    if min(args.epochs, args.batch_size) < 1:
+        parser.error("--epochs and --batch-size must be at least 1")
+
+    start = time.perf_counter()
+    try:
+        data = DigitsData(args.data_dir, args.batch_size, args.seed)
+    except (DataError, OSError) as error:
+        sys.exit(f"mnist.py: {error}")
+
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # the images are in memory already
+    warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
+    pl.seed_everything(args.seed)  # the same first weights on every rank
+    trainer = make_trainer(args.epochs)
+    model = DigitsModel(args.lr)
+    trainer.fit(model, data)
+    accuracy = percent_correct("test", trainer.test(model, data, verbose=False)[0])
+    if trainer.is_global_zero:
+        print(
+            f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set)} training images, "
+            f"{args.epochs} epochs, {time.perf_counter() - start:.1f} s)"
+        )
+
+
+if __name__ == "__main__":
+    main()
