@@ -1,0 +1,115 @@
+"""The options that make a request: the same for every command that plans a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hpclaunch import paths, site
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.request import Request, make_request
+from hpclaunch.yamlfile import Document, convert
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Line(click.types.StringParamType):
+    """Text with blanks in it: a variable that holds several has one on each line."""
+
+    name = "line"
+    envvar_list_splitter = "\n"
+
+
+class _Setting(_Line):
+    name = "setting"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if "=" not in text:
+            self.fail(f"{text!r} has no value: write NAME=VALUE", param, ctx)
+        return text
+
+
+def _option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """Make an option that can come from HPCLAUNCH_<its first long name> too."""
+    name = next(name for name in names if name.startswith("--")).removeprefix("--").replace("-", "_")
+    return click.option(*names, name, envvar=f"HPCLAUNCH_{name.upper()}", **attributes)
+
+
+_COUNT = click.IntRange(min=1)
+_OPTIONS = [
+    _option("--site", "-s", help="Site profile, by name or file.  [default: the one that knows this host]"),
+    _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1]"),
+    _option("--partition", "-p", "--queue", "-q", help="Partition, constraint or queue, by any of its names."),
+    _option("--account", "-A", "--project", "-P", help="Whom to charge."),
+    _option("--qos", help="Quality of service.  [default: the first that the job fits]"),
+    _option("--walltime", "-t", help="HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
+    _option("--gpus-per-node", type=click.IntRange(min=0), help="GPUs on each node.  [default: all]"),
+    _option("--tasks-per-node", type=_COUNT, help="Ranks on each node.  [default: one for each GPU]"),
+    _option("--cpus-per-task", type=_COUNT, help="Cores for each rank.  [default: its share of the node]"),
+    _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
+    _option("--job-name", "-J", help="[default: the script's name]"),
+    _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
+    _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
+    _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
+    _option("--venv", help="Python environment to activate."),
+    _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
+    _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
+    _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
+    _option("--template", help="Template of the job script, by name or file."),
+    click.argument("command", nargs=-1, type=click.UNPROCESSED),
+]
+# What belongs to a site: `run` on this machine takes it from the command line alone.
+_SITE_BOUND = ("site", "partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
+
+
+def request_options(command: Command) -> Command:
+    """Give a click command the options of a request."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def config_defaults() -> dict[str, Any]:
+    """Return what the config file says, ./hpclaunch.yaml or else the user's. Raises ProfileError with every mistake."""
+    for path in (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml"):
+        if path.is_file():
+            values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request))
+            if "env" in values:
+                values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+            return values
+    return {}
+
+
+def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[Request, site.Profile]:
+    """Return the request that the options make, its site settled, and that site's profile.
+
+    With `here` the site is this machine unless the command line names one.
+    """
+    if here and ctx.get_parameter_source("site") is not ParameterSource.COMMANDLINE:
+        for name in _SITE_BOUND:
+            if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+                values[name] = None
+        values["site"] = "local"
+    values["site"] = values["site"] or _site_of_this_host()
+    values["env"] = dict(setting.split("=", 1) for setting in values["env"])
+    request = make_request({**values, "command": list(values["command"])})
+    return request, site.load(values["site"])
+
+
+def _site_of_this_host() -> str:
+    import socket
+
+    names = list(site.available())
+    hosts = dict.fromkeys((socket.gethostname(), socket.getfqdn()))
+    if (name := next(filter(None, map(site.match_host, hosts)), None)) is None:
+        raise HpclaunchError(
+            f"which site? No profile knows this host, {' or '.join(hosts)}",
+            f"give --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; known: {', '.join(names)}",
+        )
+    return name

@@ -1,0 +1,152 @@
+"""Commands about site profiles: list, show, check, start a new one, print the schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from hpclaunch import paths, site
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.yamlfile import merge
+
+
+@click.command("sites")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def sites_command(as_json: bool) -> None:
+    """List the site profiles."""
+    rows = []
+    for name, path in site.available().items():
+        row: dict[str, Any] = {"name": name, "file": str(path)}
+        try:
+            found = site.load(name).site
+        except HpclaunchError as error:
+            row["error"] = str(error)
+        else:
+            row |= {
+                "title": found.title,
+                "scheduler": found.scheduler,
+                "checked": found.checked and found.checked.isoformat(),
+                "partitions": list(found.partitions),
+            }
+        rows.append(row)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = []
+    for row in rows:
+        if "error" in row:
+            text = f"unusable: hpclaunch site check {row['name']}"
+        else:
+            partitions = row["partitions"]
+            count = f"{len(partitions)} partitions" if len(partitions) > 1 else "1 partition"
+            checked = f", checked {row['checked']}" if row["checked"] else ""
+            text = f"{row['title']} ({row['scheduler']}), {count}{checked}; {row['file']}"
+        table.append((row["name"], text))
+    formatter = click.HelpFormatter(width=120)
+    formatter.write_dl(table)
+    click.echo(formatter.getvalue(), nl=False)
+
+
+@click.group("site")
+def site_group() -> None:
+    """Show, check and write site profiles."""
+
+
+@site_group.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def show_command(name: str, as_json: bool) -> None:
+    """Print the profile NAME as it counts, with what it extends filled in."""
+    profile = site.load(name)
+    data: dict[str, Any] = {}
+    for layer in reversed(profile.layers):
+        data = merge(data, layer.data)
+    data.pop("extends", None)
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(profile.site), indent=2))
+        return
+    import yaml
+
+    click.echo(f"# {', which extends '.join(str(layer.path) for layer in profile.layers)}")
+    click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
+
+
+@site_group.command("check")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+def check_command(names: tuple[str, ...]) -> None:
+    """Check profiles, all of them by default; exit 1 and every mistake with file and line where there are any."""
+    problems = []
+    for name in names or site.available():
+        try:
+            profile = site.load(name)
+        except HpclaunchError as error:
+            problems.append(str(error))
+        else:
+            click.echo(f"{profile.layers[0].path}: fine")
+    if problems:
+        raise HpclaunchError(*problems)
+
+
+@site_group.command("new")
+@click.argument("name")
+@click.option("--from", "parent", required=True, help="The profile to start from.")
+def new_command(name: str, parent: str) -> None:
+    """Write a commented profile NAME into the user's config folder, to edit; an existing one is never touched."""
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise HpclaunchError(f"{name!r}: a profile's name has letters, digits, - and _ only")
+    known = site.load(parent).site
+    folder = paths.user_config() / "site_profiles"
+    schema, path = folder / "site.schema.json", folder / f"{name}.yaml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_STARTER.format(name=name, parent=parent, title=json.dumps(f"{known.title}, my way")))
+        schema.write_text(_schema(), encoding="utf-8")
+    except FileExistsError:
+        raise HpclaunchError(f"{path} is there already; edit it, or choose another name") from None
+    except OSError as error:
+        raise HpclaunchError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    click.echo(path)
+
+
+@site_group.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of a profile, for editors."""
+    click.echo(_schema(), nl=False)
+
+
+def _schema() -> str:
+    schema = msgspec.json.schema(site.Site)
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+
+
+_STARTER = """\
+# yaml-language-server: $schema=site.schema.json
+# A site profile of your own. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
+# Check it with `hpclaunch site check {name}`, use it with `hpclaunch render --site {name}`.
+extends: {parent}
+title: {title}
+
+# Whom to charge when --account is not given.
+# account: ab12
+
+# What a job gets that does not say.
+# default_partition: NAME
+# default_walltime: "02:00:00"
+# launcher: torchrun
+
+# The environment of every job.
+# modules: [NAME/1.0]
+# setup:
+#   - source ~/envs/train/bin/activate
+# env:
+#   HF_HOME: $HOME/.cache/huggingface
+
+# A limit that has changed, or a partition that is missing; null takes a key away.
+# partitions:
+#   NAME:
+#     max_cores: 960
+"""

@@ -1,0 +1,229 @@
+"""The command line: where options come from, what is printed where, how mistakes end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import hpclaunch
+from hpclaunch import paths
+
+RENDER = ("render", "--site", "gadi", "-A", "ab12")
+
+
+def test_version_and_module(cli):
+    """`hpclaunch --version` and `python -m hpclaunch` work."""
+    assert cli("--version").stdout == f"hpclaunch, version {hpclaunch.__version__}\n"
+    run = subprocess.run([sys.executable, "-m", "hpclaunch", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"hpclaunch, version {hpclaunch.__version__}\n"
+
+
+def test_script_goes_to_stdout_and_talk_to_stderr(cli):
+    """Stdout is the script alone; the summary is on stderr, and --quiet silences it."""
+    result = cli(*RENDER, "--nodes", "2", "--", "python", "train.py")
+    assert result.stdout.startswith("#!/bin/bash\n")
+    assert "hpclaunch: gadi gpuvolta: 2 nodes x 4 tasks = world size 8" in result.stderr
+    quiet = cli(*RENDER, "--nodes", "2", "--quiet", "--", "python", "train.py")
+    assert (quiet.stdout, quiet.stderr) == (result.stdout, "")
+
+
+def test_script_goes_to_a_file(cli, work):
+    """-o writes the same bytes; a folder that is missing is said so."""
+    printed = cli(*RENDER, "--", "true").stdout
+    assert cli(*RENDER, "-o", "job.sh", "--", "true").stdout == ""
+    assert (work / "job.sh").read_text() == printed
+    missing = cli(*RENDER, "-o", "no/job.sh", "--", "true")
+    assert missing.exit_code == 1
+    assert missing.stderr.endswith("hpclaunch: no/job.sh: cannot be written: No such file or directory\n")
+
+
+def test_command_needs_no_dashes(cli):
+    """Like srun, everything from the command on is the command's."""
+    assert cli(*RENDER, "python", "train.py", "--nodes", "7").stdout.count("command=(python train.py --nodes 7)") == 1
+
+
+def test_without_a_command_the_bundled_training_is_run_by_its_absolute_path(cli):
+    """The job's own python, which is seldom hpclaunch's, can run the workload by its file."""
+    assert f"command=(python {paths.WORKLOAD})" in cli(*RENDER).stdout
+    assert paths.WORKLOAD.is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("-q", "normal"), "#PBS -q normal"),
+        (("--queue", "normal"), "#PBS -q normal"),
+        (("-P", "xy34"), "#PBS -P xy34"),
+        (("--project", "xy34"), "#PBS -P xy34"),
+        (("-t", "2h"), "#PBS -l walltime=02:00:00"),
+        (("-J", "mine"), "#PBS -N mine"),
+        (("--mem-gb", "100"), "#PBS -l mem=100GB"),
+        (("--storage", "gdata/ab12", "--storage", "scratch/xy34"), "storage=gdata/dk92+gdata/ab12+scratch/xy34"),
+        (("--module", "pytorch/2.1", "--module", "cuda/12"), "module load pytorch/2.1 || exit 1\nmodule load cuda/12"),
+        (("--venv", "~/my env"), "source \"$HOME\"'/my env'/bin/activate || exit 1"),
+        (("--env", "A=it's $HOME"), "export A='it'\"'\"'s $HOME'"),
+        (("--setup", "ulimit -n 4096"), "\nulimit -n 4096\n"),
+        (("--directive", "-m abe"), "#PBS -m abe"),
+        (("--directive", "#PBS -m abe"), "\n#PBS -m abe"),
+        (("--launcher", "mpirun"), "mpirun -n 4 --map-by ppr:4:node"),
+    ],
+)
+def test_option_reaches_the_script(cli, words, line):
+    """Each option ends in the line that the site's documentation has."""
+    result = cli(*RENDER, *words, "--", "true")
+    assert line in result.stdout, result.stderr
+
+
+def test_every_option_can_come_from_the_environment(cli, monkeypatch):
+    """HPCLAUNCH_<OPTION> stands for the option; the command line wins."""
+    expected = cli(*RENDER, "-N", "2", "--setup", "a b", "--setup", "c", "--env", "X=1 2", "--", "true").stdout
+    settings = {"SITE": "gadi", "ACCOUNT": "ab12", "NODES": "2", "SETUP": "a b\nc", "ENV": "X=1 2"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"HPCLAUNCH_{name}", value)
+    assert cli("render", "--", "true").stdout == expected
+    assert "-l ncpus=144" in cli("render", "-N", "3", "--", "true").stdout
+
+
+def test_every_option_can_come_from_a_config_file(cli, work, monkeypatch):
+    """./hpclaunch.yaml, else the user's, has the options by their names; environment and command line win."""
+    expected = cli(*RENDER, "-N", "2", "--setup", "a b", "--env", "X=1", "--", "python", "t.py").stdout
+    text = "site: gadi\naccount: ab12\nnodes: 2\nsetup: [a b]\nenv: {X: '1'}\ncommand: [python, t.py]\n"
+    paths.user_config().mkdir(parents=True)
+    (paths.user_config() / "hpclaunch.yaml").write_text(text)
+    assert cli("render").stdout == expected
+    (work / "hpclaunch.yaml").write_text("site: gadi\nnodes: 4\n")
+    assert "-l ncpus=192" in cli("render", "--", "true").stdout
+    monkeypatch.setenv("HPCLAUNCH_NODES", "3")
+    assert "-l ncpus=144" in cli("render", "--", "true").stdout
+
+
+def test_mistakes_in_the_config_file_are_named(cli, work):
+    """A wrong key or value in the config is refused with file and line."""
+    (work / "hpclaunch.yaml").write_text("site: gadi\nnode: 2\nwalltime: 48:00:00\n")
+    result = cli("render", "--", "true")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "hpclaunch: hpclaunch.yaml:2: node: unknown key (did you mean nodes?)\n"
+        'hpclaunch: hpclaunch.yaml:3: walltime: YAML reads 48:00:00 as a number: quote it, "48:00:00"\n'
+    )
+
+
+def test_unknown_host_lists_the_sites(cli, monkeypatch):
+    """With no site to be found, the message says how to give one and which there are."""
+    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+    monkeypatch.setattr("socket.getfqdn", lambda: "laptop.lan")
+    result = cli("render", "--", "true")
+    assert result.exit_code == 1
+    assert "No profile knows this host, laptop or laptop.lan" in result.stderr
+    assert "known: gadi, jean-zay, local" in result.stderr
+    monkeypatch.setattr("socket.gethostname", lambda: "gadi-login-01")
+    assert cli("render", "--", "true").stdout.count("#PBS -q gpuvolta") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("render", "--site", "gady"), 1, "hpclaunch: no site profile 'gady' (did you mean gadi?)"),
+        (
+            ("render", "--site", "jean-zay", "--gpus-per-node", "5"),
+            1,
+            "hpclaunch: 5 GPUs per node: a node of partition",
+        ),
+        ((*RENDER, "-t", "2 days"), 1, "hpclaunch: walltime: '2 days' is no walltime"),
+        ((*RENDER, "-J", "a\nb"), 1, "hpclaunch: --job-name: expected at most 230 letters"),
+        ((*RENDER, "--template", "gady"), 1, "hpclaunch: no template 'gady.sh.j2' (did you mean gadi?)"),
+        ((*RENDER, "--template", "no/such.sh.j2"), 1, "hpclaunch: no template 'such.sh.j2'"),
+        ((*RENDER, "--noeds", "2"), 2, "No such option"),
+        ((*RENDER, "--nodes", "0"), 2, "0 is not in the range x>=1"),
+        ((*RENDER, "--nodes", "two"), 2, "'two' is not a valid integer range"),
+        ((*RENDER, "--launcher", "mpi"), 2, "'mpi' is not one of"),
+        ((*RENDER, "--env", "A"), 2, "'A' has no value: write NAME=VALUE"),
+        ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
+        (("run", "--site", "gadi"), 1, "run: site gadi needs pbs; leave --site out to run here"),
+        (("frobnicate",), 2, "No such command"),
+    ],
+)
+def test_a_mistake_is_one_clear_message(work, words, code, message):
+    """Bad input gives a message and exit code 1 or 2, and nothing on stdout; a traceback never."""
+    result = subprocess.run(
+        [sys.executable, "-m", "hpclaunch", *words], capture_output=True, text=True, check=False, cwd=work
+    )
+    assert (result.returncode, result.stdout) == (code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_own_template_wins_and_can_extend_the_shipped_one(cli, work):
+    """A block of a person's own template takes the place of the shipped one's."""
+    (work / "templates").mkdir()
+    (work / "templates" / "gadi.sh.j2").write_text(
+        '{% extends "builtin/gadi.sh.j2" %}\n{% block folder %}echo mine\n{{ super() }}{% endblock %}\n'
+    )
+    script = cli(*RENDER, "--", "true").stdout
+    assert "\necho mine\n" in script
+    assert "#PBS -q gpuvolta" in script
+    assert cli(*RENDER, "--template", "builtin/gadi", "--", "true").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{% if %}", "bad.sh.j2:1: "),
+        ("{{ nodes }}", "'nodes' is undefined"),
+        ("{{ plan.nods }}", "has no attribute 'nods'"),
+        ('{% extends "gone.sh.j2" %}', "no template 'gone.sh.j2'"),
+        ("{{ 1 / 0 }}", "division by zero"),
+    ],
+)
+def test_broken_template_is_one_message(cli, work, text, message):
+    """A mistake in a template ends in a message that names it."""
+    (work / "bad.sh.j2").write_text(text)
+    result = cli(*RENDER, "--template", "./bad.sh.j2", "--", "true")
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_same_request_same_bytes_in_any_environment(cli, monkeypatch, tmp_path):
+    """No clock, no host and no environment is in a script."""
+    first = cli(*RENDER, "--nodes", "2", "--", "true").stdout
+    monkeypatch.setenv("USER", "somebody")
+    monkeypatch.setenv("VIRTUAL_ENV", "/x")
+    monkeypatch.setenv("TZ", "Australia/Canberra")
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert cli(*RENDER, "--nodes", "2", "--", "true").stdout == first
+
+
+def test_cache_of_templates_changes_nothing(cli, work, monkeypatch, tmp_path):
+    """The same bytes come from a cold cache, a warm one, a damaged one, and where there can be none."""
+    first = cli(*RENDER, "--", "true").stdout
+    assert cli(*RENDER, "--", "true").stdout == first
+    cached = list((tmp_path / "cache" / "hpclaunch").iterdir())
+    assert cached
+    for file in cached:
+        file.write_bytes(b"j2" + bytes(100))
+    assert cli(*RENDER, "--", "true").stdout == first
+    (work / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(work / "file" / "below"))
+    assert cli(*RENDER, "--", "true").stdout == first
+
+
+def test_rendering_stays_light():
+    """`render` imports neither torch nor Lightning nor submitit, which take seconds on a network file system."""
+    probe = (
+        "import sys\n"
+        "from hpclaunch.cli import main\n"
+        "main(['render', '--site', 'gadi', '--quiet', '--', 'true'], standalone_mode=False)\n"
+        "print([m for m in ('torch', 'pytorch_lightning', 'submitit', 'rich', 'numpy') if m in sys.modules])\n"
+    )
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_sites_as_json_is_for_machines(cli):
+    """`sites --json` is JSON on stdout and nothing else."""
+    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {"gadi", "jean-zay", "local"}

@@ -1,0 +1,204 @@
+"""`hpclaunch run`: the rendered script, executed on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import processes_with, start, wait_until
+
+CONTRACT = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+REPORT = "import json, os, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:])))"
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def run(*words: object, **options) -> subprocess.CompletedProcess[str]:
+    process = start("run", *words, **options)
+    stdout, stderr = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def run_folder(work):
+    (folder,) = (work / "hpclaunch-runs").iterdir()
+    return folder
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+def test_every_rank_has_its_place(work, launcher):
+    """Two nodes of two ranks have the seven variables right, a log each, and one port below the ephemeral ones."""
+    if launcher == "mpirun" and not shutil.which("mpirun"):
+        pytest.skip("Open MPI is not installed: no mpirun on PATH")
+    size = ["--nodes", 2, "--tasks-per-node", 2, "--launcher", launcher]
+    result = run(*size, "--", sys.executable, "-c", REPORT, "a b", env=os.environ | AS_ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+    reports = [json.loads((run_folder(work) / f"rank-{rank}.log").read_text()) for rank in range(4)]
+    assert [tuple(report[name] for name in CONTRACT) for report in reports] == [
+        ("127.0.0.1", "4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)
+    ]
+    assert len({report["MASTER_PORT"] for report in reports}) == 1
+    assert all(report["argv"] == ["a b"] for report in reports)
+    if launcher != "torchrun":
+        assert 20000 <= int(reports[0]["MASTER_PORT"]) < 32768
+
+
+def test_lightning_launcher_leaves_the_local_ranks_to_lightning(work):
+    """One process a node, with its NODE_RANK and without RANK and LOCAL_RANK, even where the shell had them."""
+    size = ["--nodes", 2, "--tasks-per-node", 2, "--launcher", "lightning"]
+    result = run(*size, "--", sys.executable, "-c", REPORT, env=os.environ | {"RANK": "9", "LOCAL_RANK": "9"})
+    assert result.returncode == 0, result.stderr
+    reports = [json.loads((run_folder(work) / f"node-{node}.log").read_text()) for node in range(2)]
+    assert [(r["WORLD_SIZE"], r["NODE_RANK"], r.get("RANK"), r.get("LOCAL_RANK")) for r in reports] == [
+        ("4", str(node), None, None) for node in range(2)
+    ]
+
+
+def test_output_is_live_and_carries_the_rank(work):
+    """What a rank prints is shown at once behind its number, while the run goes on."""
+    code = "import os, time; print('hello from', os.environ['RANK'], flush=True); time.sleep(30)"
+    process = start("run", "--tasks-per-node", 2, "--", sys.executable, "-c", code)
+    try:
+        assert process.stdout
+        lines = {process.stdout.readline() for _ in range(3)}
+        assert {"[0] hello from 0\n", "[1] hello from 1\n"} < lines
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+
+
+def test_run_and_render_show_the_same_bytes(work, cli):
+    """The script that was run is the one that render prints."""
+    words = ["--nodes", "2", "--env", "A=b c", "--", "true"]
+    assert run(*words).returncode == 0
+    printed = cli("render", "--site", "local", "--quiet", *words).stdout
+    assert (run_folder(work) / "job.sh").read_text() == printed
+
+
+def test_script_runs_by_hand_from_any_folder(work, cli, monkeypatch):
+    """`bash job.sh` does what `hpclaunch run` does, in a folder whose name has blanks and quotes."""
+    folder = work / 'it\'s a "b"'
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "job.sh").write_text(cli("render", "--site", "local", "--", "echo", "hi there").stdout)
+    result = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, check=True)
+    assert "[0] hi there\n" in result.stdout
+    assert (run_folder(folder) / "rank-0.log").read_text() == "hi there\n"
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+def test_a_failing_rank_ends_all_with_its_code(work, launcher):
+    """Rank 3 exits with 7: the run ends within seconds with 7, says so, and leaves no process behind."""
+    if launcher == "mpirun" and not shutil.which("mpirun"):
+        pytest.skip("Open MPI is not installed: no mpirun on PATH")
+    code = "import os, sys, time\nif os.environ['RANK'] == '3':\n    sys.exit(7)\ntime.sleep(60)"
+    size = ["--nodes", 2, "--tasks-per-node", 2, "--launcher", launcher]
+    began = time.monotonic()
+    result = run(*size, "--", sys.executable, "-c", code, env=os.environ | AS_ROOT)
+    assert result.returncode == 7
+    assert time.monotonic() - began < 25
+    assert "first failure: rank 3 on " in result.stdout
+    assert processes_with(str(run_folder(work))) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_ends_every_process(work, number):
+    """Ctrl-C, TERM and a closed terminal end ranks that ignore signals, and what they started, within seconds."""
+    code = (
+        "import signal, subprocess, sys, time\n"
+        "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        "print('ready', flush=True); time.sleep(60)\n"
+    )
+    size = ["--nodes", 2, "--tasks-per-node", 2]
+    process = start("run", *size, "--", sys.executable, "-c", code, start_new_session=True)
+    wait_until(lambda: [log.read_text() for log in work.glob("hpclaunch-runs/*/rank-*.log")] == ["ready\n"] * 4)
+    began = time.monotonic()
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=20) == (130 if number == signal.SIGINT else 143)
+    assert time.monotonic() - began < 12
+    assert processes_with(str(run_folder(work))) == []
+
+
+def test_ranks_have_time_to_save(work):
+    """On Ctrl-C each rank gets SIGTERM once and may take some seconds to save before it leaves."""
+    code = (
+        "import os, signal, sys, time\n"
+        "def save(*_):\n"
+        "    time.sleep(2); print('saved', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('ready', flush=True); time.sleep(60)\n"
+    )
+    process = start("run", "--tasks-per-node", 2, "--", sys.executable, "-c", code, start_new_session=True)
+    logs = lambda: [log.read_text() for log in work.glob("hpclaunch-runs/*/rank-*.log")]  # noqa: E731
+    wait_until(lambda: logs() == ["ready\n"] * 2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert logs() == ["ready\nsaved\n"] * 2
+
+
+def test_no_output_is_lost_at_the_end(work):
+    """The last of many lines is shown before the run ends."""
+    result = run("--tasks-per-node", 2, "--", "seq", "20000")
+    assert result.returncode == 0
+    for rank in range(2):
+        shown = [line for line in result.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+        assert shown == [f"[{rank}] {number}" for number in range(1, 20001)]
+
+
+def test_missing_program_is_127_with_bashs_words(work):
+    """A command that does not exist ends as in any shell."""
+    result = run("--", "no-such-program")
+    assert result.returncode == 127
+    assert "no-such-program: command not found" in result.stdout
+
+
+def test_busy_port_is_passed_over(work, cli):
+    """Where something listens on the port of the job already, the next one is taken."""
+    script = cli("render", "--site", "local", "--", sys.executable, "-c", REPORT).stdout
+    script = script.replace("MASTER_PORT=$((20000 + $$ % 10000))", "MASTER_PORT=23456")
+    (work / "job.sh").write_text(script)
+    listen = (
+        "import socket, time\n"
+        "with socket.socket() as s:\n"
+        "    s.bind(('', 23456)); s.listen(); print('listening', flush=True); time.sleep(60)\n"
+    )
+    listener = subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE)
+    try:
+        assert listener.stdout
+        listener.stdout.readline()
+        subprocess.run(["bash", "job.sh"], check=True, capture_output=True)
+    finally:
+        listener.kill()
+    assert json.loads((run_folder(work) / "rank-0.log").read_text())["MASTER_PORT"] == "23457"
+
+
+def test_gpus_are_shared_out_among_emulated_nodes(work):
+    """With --gpus-per-node each emulated node sees GPUs of its own."""
+    code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    result = run("--nodes", 2, "--gpus-per-node", 2, "--", sys.executable, "-c", code)
+    assert result.returncode == 0, result.stderr
+    shown = sorted(line for line in result.stdout.splitlines() if line.startswith("["))
+    assert shown == ["[0] 0,1", "[1] 0,1", "[2] 2,3", "[3] 2,3"]
+
+
+def test_settings_for_a_cluster_do_not_disturb_a_run_here(work):
+    """A project whose config names a site, a partition and an account still runs here."""
+    (work / "hpclaunch.yaml").write_text("site: gadi\npartition: gpuvolta\naccount: ab12\ntasks_per_node: 2\n")
+    result = run("--", "echo", "hello")
+    assert result.returncode == 0, result.stderr
+    assert "[1] hello\n" in result.stdout
+
+
+def test_unwritable_folder_is_one_message(work):
+    """Where no run folder can be made, that is said and nothing runs."""
+    (work / "hpclaunch-runs").write_text("in the way")
+    result = run("--", "true")
+    assert result.returncode == 1
+    assert "hpclaunch-runs/local-" in result.stderr
+    assert "cannot be written" in result.stderr
+    assert "Traceback" not in result.stderr
