@@ -1,0 +1,188 @@
+"""The PBS job script, run as PBS runs it, on stand-ins that misbehave as the real ones do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PbsJob, processes_with, wait_until
+
+# Addresses of this machine that stand for two nodes.
+HOSTS = ["127.0.0.1", "127.0.0.2"]
+CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+REPORT = """
+import json, os, sys, time
+print(json.dumps(dict(os.environ, argv=sys.argv[1:], cwd=os.getcwd())), flush=True)
+"""
+MNIST = Path(__file__).parents[1] / "hpclaunch" / "workloads" / "mnist.py"
+
+
+@pytest.fixture
+def own_site(work):
+    """A site like Gadi, without the modules that only Gadi has."""
+    folder = work / "site_profiles"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nmodules: []\n")
+
+
+@pytest.fixture
+def submit(cli, pbs, own_site):
+    def call(*command: str, options=(), nodes=2, **pbs_options) -> PbsJob:
+        asked = ["--site", "mine", "-A", "ab12", "--nodes", str(nodes), "--tasks-per-node", "2", *options]
+        result = cli("render", *asked, "--", *command)
+        assert result.exit_code == 0, result.stderr
+        return pbs(result.stdout, HOSTS[:nodes], **pbs_options)
+
+    return call
+
+
+def contract(job: PbsJob) -> list[tuple[str, ...]]:
+    reports = [json.loads(line) for log in job.logs() for line in log.splitlines() if line.startswith("{")]
+    return [tuple(report.get(name, "-") for name in CONTRACT) for report in reports]
+
+
+def script(work: Path, text: str = REPORT) -> list[str]:
+    (work / "train.py").write_text(text)
+    return [sys.executable, "train.py"]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 48])
+def test_every_rank_gets_its_place_whatever_the_nodefile_repeats(submit, work, lines):
+    """Two nodes of two ranks have the seven variables right with one line per node, per GPU and per CPU."""
+    job = submit(*script(work), "a b", "$HOME", options=["--launcher", "tasks"], lines_per_host=lines)
+    assert job.wait() == 0, job.output
+    assert contract(job) == [
+        (HOSTS[0], "20107", "4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)
+    ]
+    report = json.loads(job.logs()[3])
+    assert report["argv"] == ["a b", "$HOME"]
+    assert report["cwd"] == str(work)
+    assert report["TMPDIR"].endswith("jobfs-1")
+    assert report["OMP_NUM_THREADS"] == "24"
+
+
+def test_torchrun_numbers_nodes_and_ranks_alike(submit, work):
+    """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""
+    job = submit(*script(work), options=["--launcher", "torchrun"])
+    assert job.wait() == 0, job.output
+    found = contract(job)
+    assert [row[2:] for row in found] == [("4", str(r // 2), str(r), str(r % 2), "2") for r in range(4)]
+    assert len({row[:2] for row in found}) == 1
+
+
+def test_lightning_starts_once_a_node_without_local_rank(submit, work):
+    """The lightning launcher gives one process a node its place and leaves the local ranks to Lightning."""
+    job = submit(*script(work), options=["--launcher", "lightning"])
+    assert job.wait() == 0, job.output
+    reports = [json.loads(log) for log in job.logs("node-*.log")]
+    assert [report["NODE_RANK"] for report in reports] == ["0", "1"]
+    assert all(report["WORLD_SIZE"] == "4" and report["MASTER_PORT"] == "20107" for report in reports)
+    assert all("LOCAL_RANK" not in report and "RANK" not in report for report in reports)
+
+
+def test_environment_reaches_the_other_node(submit, work):
+    """What the job sets, values with blanks, quotes and newlines too, is set on every node; PBS's own stays its own."""
+    nasty = 'it\'s a "b" $HOME `id` \\ \n#'
+    options = ["--launcher", "tasks", "--env", f"NASTY={nasty}", "--setup", "export PYTHONPATH=/opt/mine"]
+    job = submit(*script(work), options=options, V="from qsub -v")
+    assert job.wait() == 0, job.output
+    reports = [json.loads(log) for log in job.logs()]
+    assert [report["NASTY"] for report in reports] == [nasty] * 4
+    assert [report["PYTHONPATH"] for report in reports] == ["/opt/mine"] * 4
+    assert [report["PBS_NODENUM"] for report in reports] == ["0", "0", "1", "1"]
+    assert oct((job.run_folder / "node.sh").stat().st_mode)[-3:] == "600"
+
+
+def test_it_works_from_a_folder_with_blanks_and_quotes(submit, work, monkeypatch):
+    """The folder of submission may be called anything."""
+    folder = work / 'it\'s a "b" $c'
+    folder.mkdir()
+    shutil.copytree(work / "site_profiles", folder / "site_profiles")
+    monkeypatch.chdir(folder)
+    job = submit(*script(folder), options=["--launcher", "tasks"])
+    assert job.wait() == 0, job.output
+    assert len(contract(job)) == 4
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_a_failing_rank_ends_the_job_with_its_exit_code(submit, work, launcher):
+    """A rank on the second node exits with 7: within seconds all end, the job's code is 7, and its log is shown."""
+    fails = "import os, sys, time\nif os.environ['RANK'] == '3':\n    print('no data'); sys.exit(7)\ntime.sleep(100)\n"
+    job = submit(*script(work, fails), options=["--launcher", launcher])
+    began = time.monotonic()
+    assert job.wait() == 7, job.output
+    assert time.monotonic() - began < 15
+    assert "first failure: rank 3 on " in job.output
+    assert "no data" in job.output
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+def test_a_missing_program_fails_the_job(submit, work):
+    """A command that is not there ends the job with 127 and bash's words, although pbsdsh itself returns 0."""
+    job = submit("no-such-program", options=["--launcher", "tasks"])
+    assert job.wait() == 127, job.output
+    assert "no-such-program" in job.output
+
+
+def test_qdel_gives_every_node_time_to_save(submit, work):
+    """On qdel the ranks of both nodes get SIGTERM, have two seconds to save, and nothing is left behind."""
+    saves = (
+        "import os, signal, sys, time\n"
+        "def save(*_):\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    time.sleep(2)\n"
+        "    open(f'saved-{os.environ[\"RANK\"]}', 'w')\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    job = submit(*script(work, saves), options=["--launcher", "tasks"])
+    wait_until(lambda: job.logs() == ["ready\n"] * 4)
+    began = time.monotonic()
+    job.qdel()
+    assert job.wait() == 143, job.output
+    assert time.monotonic() - began < 15
+    assert sorted(path.name for path in work.glob("saved-*")) == [f"saved-{rank}" for rank in range(4)]
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+def test_a_dead_node_is_noticed_within_a_minute(submit, work):
+    """A node that never answers ends the job with a message that names it, long before the walltime."""
+    job = submit(*script(work, "import time; time.sleep(300)"), options=["--launcher", "tasks"], dead=HOSTS[1])
+    began = time.monotonic()
+    assert job.wait(80) == 1, job.output
+    assert time.monotonic() - began < 75
+    assert f"node {HOSTS[1]}, silent for 45 s" in job.output
+
+
+def test_one_node_needs_no_fan_out(submit, work):
+    """A job on one node runs there directly, with the same contract, and fails with its rank's code."""
+    job = submit(*script(work), nodes=1, options=["--launcher", "tasks"])
+    assert job.wait() == 0, job.output
+    assert contract(job) == [(HOSTS[0], "20107", "2", "0", str(r), str(r), "2") for r in range(2)]
+    failing = submit(*script(work, "raise SystemExit(5)"), nodes=1, options=["--launcher", "tasks"])
+    assert failing.wait() == 5, failing.output
+
+
+def test_wrong_number_of_hosts_is_refused(submit, pbs, cli, work):
+    """Where PBS packs two chunks on one host the script says so instead of training with half the ranks."""
+    result = cli("render", "--site", "mine", "--nodes", "2", "--", "true")
+    job = pbs(result.stdout, HOSTS[:1])
+    assert job.wait() == 1
+    assert "PBS gave 1 hosts, the job is made for 2" in job.output
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_the_bundled_workload_trains(submit, launcher):
+    """Lightning finds its world of two nodes and trains under the script Gadi would get."""
+    job = submit(
+        sys.executable, str(MNIST), "--epochs", "1", options=["--launcher", launcher, "--env", "OMP_NUM_THREADS=1"]
+    )
+    assert job.wait(150) == 0, job.output
+    assert "MEMBER: 1/4" in job.output
+    assert "test accuracy" in job.output
