@@ -1,0 +1,42 @@
+# `make demo` and `make test` do all set-up by themselves, once; `make help` lists the rest.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test lint format golden schema wheel clean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	@touch $@
+
+demo: $(READY) ## train the bundled MNIST network on two emulated nodes, two ranks each
+	$(BIN)/hpclaunch run --nodes 2 --tasks-per-node 2
+
+test: $(READY) ## run the tests; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## check format, code, types and every shell script
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/shellcheck .ci/run tests/golden/*.sh
+
+format: $(READY) ## format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+golden: $(READY) ## write the golden scripts anew; read their diff
+	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+
+schema: $(READY) ## write the JSON Schema of a profile anew
+	$(BIN)/hpclaunch site schema >site_profiles/site.schema.json
+
+wheel: $(READY) ## build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean: ## remove what was made
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache hpclaunch-runs
