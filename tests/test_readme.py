@@ -1,0 +1,48 @@
+"""The README's console blocks are run, and print what they say."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"^```console\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_readme_tells_what_happens(block, work):
+    """Each command that the README shows prints what the README shows; ... stands for what differs."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, expected = text.partition("\n")
+        run = subprocess.run(
+            ["bash", "-c", command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        same = doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS)
+        assert same, f"$ {command}\n{run.stdout}\nbut the README says\n{expected}"
+
+
+def test_smallest_profile_of_contributing_is_right(cli, work):
+    """The profile that CONTRIBUTING.md begins with checks and renders."""
+    text = (README.parent / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (work / "small.yaml").write_text(block)
+    assert cli("site", "check", "small.yaml").exit_code == 0
+    script = cli("render", "--site", "./small.yaml", "--nodes", "2", "--", "true").stdout
+    assert "#SBATCH --partition=gpu\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n" in script
+    (block,) = re.findall(r"^```jinja\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (work / "templates").mkdir()
+    (work / "templates" / "gadi.sh.j2").write_text(block)
+    script = cli("render", "--site", "gadi", "--", "true").stdout
+    assert "#PBS -l wd\n#PBS -l software=matlab\n#PBS -l walltime=" in script
