@@ -21,6 +21,40 @@ if TYPE_CHECKING:
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 RESERVED_PBS = {"NCPUS"}
+# What bash or the job script itself reads.
+SHELLS_OWN = {
+    "BASH_ENV",
+    "BASHOPTS",
+    "IFS",
+    "POSIXLY_CORRECT",
+    "SHELLOPTS",
+    "beat",
+    "beats",
+    "code",
+    "command",
+    "emulated",
+    "first_log",
+    "i",
+    "job",
+    "job_id",
+    "job_number",
+    "left",
+    "log",
+    "name",
+    "node",
+    "nodes",
+    "number",
+    "pid",
+    "pids",
+    "running",
+    "shells",
+    "silent",
+    "told",
+    "verdict",
+    "who",
+}
+# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
+HIDES_SLURM = {"bash", "interactive"}
 
 
 class Finding(Struct, frozen=True):
@@ -33,7 +67,7 @@ class Finding(Struct, frozen=True):
 
 def findings(plan: Plan) -> Iterator[Finding]:
     """Yield all findings of a plan."""
-    for check in (_gpus, _cpus, _size, _memory, _walltime, _qos, _account, _names):
+    for check in (_gpus, _cpus, _size, _memory, _walltime, _qos, _account, _names, _attempts):
         for key, message in check(plan):
             yield Finding(
                 check.__name__[1:], message, refuses=key is not None and key not in plan.partition.unconfirmed
@@ -63,6 +97,11 @@ def _gpus(plan: Plan) -> Found:
         total = plan.nodes * gpus
         fits = f"--nodes 1 --gpus-per-node {total}" if total <= most else f"--gpus-per-node {most}"
         yield "", f"{plan.nodes} nodes with {gpus} of {most} GPUs: {plan.name} splits jobs by whole nodes, use {fits}"
+    elif plan.site.multi_node == "exclusive" and plan.nodes > 1 and gpus < most:
+        yield (
+            None,
+            f"{plan.nodes} nodes with {gpus} of {most} GPUs: a job on several nodes is charged for all of theirs",
+        )
 
 
 def _cpus(plan: Plan) -> Found:
@@ -102,7 +141,9 @@ def _memory(plan: Plan) -> Found:
 def _walltime(plan: Plan) -> Found:
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
-    tier = next((tier for tier in tiers if tier.max_cores is None or cores <= tier.max_cores), None)
+    tier = next(
+        (tier for tier in tiers if tier.max_cores is None or cores <= tier.max_cores), tiers[-1] if tiers else None
+    )
     if tier and plan.seconds > walltime.clock_seconds(tier.max_walltime):
         smaller = [
             f"{tier.max_walltime} up to {tier.max_cores} cores" if tier.max_cores else tier.max_walltime
@@ -139,27 +180,39 @@ def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[
         yield "max_cores", f"{cores} cores: {qos.name} allows {qos.max_cores}"
 
 
+def _attempts(plan: Plan) -> Found:
+    if plan.max_attempts > 1 and plan.site.scheduler != "slurm":
+        yield "", f"{plan.max_attempts} attempts: going on past the walltime works under Slurm so far; leave them out"
+    if plan.max_attempts > 1 and plan.warn_seconds >= plan.seconds:
+        warning = walltime.clock(plan.warn_seconds)
+        yield "", f"--warn-before {warning}: not before the whole walltime, {plan.walltime}"
+
+
 def _account(plan: Plan) -> Found:
-    suffix = plan.partition.account_suffix
+    suffixes = plan.partition.account_suffixes
     if plan.account is None:
         if plan.site.account_help:
             yield None, f"no account: {plan.site.account_help}"
-    elif suffix and not plan.account.endswith(suffix):
+    elif suffixes and not plan.account.endswith(tuple(suffixes)):
         project = plan.account.partition("@")[0]
         yield (
-            "account_suffix",
-            f"account {plan.account}: partition {plan.partition_name} charges accounts that end in {suffix}, "
-            f"use -A {project}{suffix}",
+            "account_suffixes",
+            f"account {plan.account}: partition {plan.partition_name} charges accounts that end in "
+            f"{' or '.join(suffixes)}, use -A {project}{suffixes[0]}",
         )
 
 
 def _names(plan: Plan) -> Found:
-    if plan.site.scheduler == "slurm" and plan.job_name in ("bash", "interactive"):
-        # lightning/fabric/plugins/environments/slurm.py takes such a job for an interactive one
+    if plan.site.scheduler == "slurm" and plan.job_name in HIDES_SLURM:
         yield "", f"job name {plan.job_name}: Lightning ignores Slurm under that name, choose another"
     reserved = RESERVED | (RESERVED_PBS if plan.site.scheduler == "pbs" else set())
-    for name in sorted(reserved & plan.request.env.keys()):
-        yield "", f"--env {name}: the job sets it itself, on each rank; leave it out"
+    for name in sorted(plan.request.env.keys() | plan.site.env.keys()):
+        if name in reserved or name.startswith("HPCLAUNCH_"):
+            yield "", f"--env {name}: the job sets it itself, on each rank; leave it out"
+        elif name in SHELLS_OWN:
+            yield "", f"--env {name}: the job script's shell has its own use for it; set it inside your command"
+    if plan.launcher == "torchrun" and any("--signal" in line for line in plan.directives):
+        yield None, "--signal with torchrun: it ends of a signal that it does not know; --max-attempts tells the ranks"
     if plan.site.scheduler == "pbs":
         for line in plan.directives:
             if re.search(r"\s#|^-V\b", line):

@@ -26,6 +26,12 @@ class TemplateError(HpclaunchError):
     """A template is missing, or does not render."""
 
 
+class SchedulerError(HpclaunchError):
+    """The scheduler refused, or is out of reach; its own words are in the message."""
+
+    exit_code = 3
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean X?)` for the nearest known word, the whole list if none is near."""
     from difflib import get_close_matches

@@ -14,7 +14,30 @@ from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError, did_you_mean
 from hpclaunch.paths import WORKLOAD
 from hpclaunch.request import Request
-from hpclaunch.site import Partition, Profile, Qos, Site
+from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
+
+_ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
+HOST_VARIABLES = {
+    "local": _ANY_HOST,
+    "pbs": [
+        *_ANY_HOST,
+        "PBS_ENVIRONMENT",
+        "PBS_JOBCOOKIE",
+        "PBS_MOMPORT",
+        "PBS_NODEFILE",
+        "PBS_NODENUM",
+        "PBS_TASKNUM",
+    ],
+    "slurm": [
+        *_ANY_HOST,
+        "SLURMD_NODENAME",
+        "SLURM_GTIDS",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_PROCID",
+        "SLURM_TASK_PID",
+    ],
+}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -42,6 +65,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     directives: list[str]
     command: list[str]
     cost: Cost | None
+    max_attempts: int = 1
+    warn_seconds: int = 120
     warnings: list[str] = []
 
     @property
@@ -57,12 +82,18 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def starts_per_node(self) -> int:
         """Count what the scheduler starts on a node: each rank, or one launcher that starts the ranks."""
-        return 1 if self.launcher in ("torchrun", "lightning") else self.tasks_per_node
+        return 1 if self.launcher in ONE_PER_NODE else self.tasks_per_node
 
     @property
     def cpus_per_start(self) -> int:
         """Count the cores of what the scheduler starts."""
         return self.cpus_per_task * self.tasks_per_node // self.starts_per_node
+
+    @property
+    def host_variables(self) -> list[str]:
+        """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
+        asked = self.request.env.keys() | self.site.env.keys()
+        return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
 
     @property
     def python(self) -> str:
@@ -82,7 +113,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.mem_gb_per_node:
             parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
         if self.site.scheduler != "local":
-            parts.append(f"walltime {self.walltime}")
+            attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
+            parts.append(f"walltime {attempts}{self.walltime}")
         if self.cost:
             parts.append(f"at most {self.cost}")
         return ", ".join(parts)
@@ -99,10 +131,8 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     if found is None:
         raise RequestError(f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}")
     partition_name, partition = found
-    try:
-        seconds = walltime.parse(request.walltime or site.default_walltime)
-    except ValueError as error:
-        raise RequestError(f"walltime: {error}") from None
+    seconds = _seconds("walltime", request.walltime or site.default_walltime)
+    max_attempts = request.max_attempts or site.max_attempts
 
     nodes = request.nodes or 1
     gpus = _gpus_per_node(partition, request, nodes)
@@ -149,13 +179,22 @@ def make_plan(profile: Profile, request: Request) -> Plan:
             gpus_per_node=partition.gpus_per_node if exclusive else gpus,
             cpus_per_node=cpus,
             mem_gb=nodes * (mem or 0),
-            seconds=seconds,
+            seconds=seconds * max_attempts,
         ),
+        max_attempts=max_attempts,
+        warn_seconds=_seconds("warn-before", request.warn_before or site.warn_before),
     )
     findings = list(checks.findings(plan))
     if refusals := [finding.message for finding in findings if finding.refuses]:
         raise RequestError(*refusals)
     return structs.replace(plan, warnings=[finding.message for finding in findings])
+
+
+def _seconds(option: str, text: str) -> int:
+    try:
+        return walltime.parse(text)
+    except ValueError as error:
+        raise RequestError(f"{option}: {error}") from None
 
 
 def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
@@ -198,7 +237,8 @@ def _job_name(command: list[str]) -> str:
     """Name the job after its script: `python -u train.py` is `train`."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem
-    return re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
+    return f"{name}-job" if name in checks.HIDES_SLURM else name
 
 
 def _bare_directive(line: str) -> str:

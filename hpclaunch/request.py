@@ -11,7 +11,7 @@ from hpclaunch.yamlfile import mistakes
 
 # What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
 JobName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$", extra={"rule": "at most 230 letters, digits and ._+-"})
+    str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 
 
@@ -37,6 +37,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
+    max_attempts: Count | None = None
+    warn_before: Line | None = None
     command: list[str] = []
 
     def command_line(self) -> str:

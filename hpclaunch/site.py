@@ -4,27 +4,32 @@ import datetime
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
 from hpclaunch import paths
-from hpclaunch.errors import HpclaunchError, did_you_mean
-from hpclaunch.yamlfile import Document, Key, convert
+from hpclaunch.errors import HpclaunchError, ProfileError, did_you_mean
+from hpclaunch.yamlfile import Document, Key, convert, locate
 
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(gt=0)]
-Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$", extra={"rule": "one line of text"})]
+Count = Annotated[int, Meta(ge=1, lt=10**9)]
+Amount = Annotated[float, Meta(gt=0, lt=1e9)]
+Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", extra={"rule": "one line of text"})]
 Word = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
+    str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
 ]
-Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", extra={"rule": "a variable's name"})]
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)", extra={"rule": "a variable's name"})]
 Walltime = Annotated[
-    str, Meta(pattern=r"^[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]$", extra={"rule": 'HH:MM:SS in quotes, like "48:00:00"'})
+    str,
+    Meta(
+        pattern=r"^(?!0+:00:00)[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]$(?!\n)",
+        extra={"rule": 'HH:MM:SS in quotes, like "48:00:00"'},
+    ),
 ]
-Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", extra={"rule": 'three octal digits in quotes, like "027"'})]
-LAUNCHERS = ("tasks", "torchrun", "lightning", "mpirun")
+Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
+LAUNCHERS = get_args(Launcher)
+ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -85,7 +90,7 @@ class Partition(Record, frozen=True, kw_only=True):
     core_step: Annotated[Count | None, Meta(description="Cores of a job come in multiples of this.")] = None
     walltime: Annotated[list[Tier], Meta(description="The longest walltime by size.")] = []
     qos: Annotated[list[Qos], Meta(description="In the order in which they are tried.")] = []
-    account_suffix: Annotated[Word | None, Meta(description="What the account must end in.")] = None
+    account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
     internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
@@ -106,6 +111,10 @@ class Site(Record, frozen=True, kw_only=True):
     hostnames: Annotated[list[Line], Meta(description="Patterns of its login nodes' names.")] = []
     launcher: Launcher = "tasks"
     default_walltime: Walltime = "01:00:00"
+    max_attempts: Annotated[
+        Count, Meta(description="How often a job may go on past its walltime, the first included.")
+    ] = 1
+    warn_before: Annotated[Walltime, Meta(description="How long before the walltime the ranks are told.")] = "00:02:00"
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
     multi_node: Annotated[
@@ -212,7 +221,7 @@ def load(name: str) -> Profile:
     layers = [Document.read(Path(name) if as_path else _find(name, []))]
     while (parent := layers[-1].data.get("extends")) is not None:
         if not isinstance(parent, str):
-            break  # the model says what is wrong with it
+            raise ProfileError(locate(layers, ("extends",), "expected the name of one profile")[-1])
         layers.append(Document.read(_find(parent, [layer.path for layer in layers])))
     return Profile(Path(name).stem if as_path else name, layers, convert(layers, Site))
 

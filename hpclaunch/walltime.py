@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-_CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
-_UNITS = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+)s)?", re.ASCII)
+_CLOCK = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
+_UNITS = re.compile(
+    r"(?:(?P<days>\d{1,5})d)?(?:(?P<hours>\d{1,6})h)?(?:(?P<minutes>\d{1,8})m)?(?:(?P<seconds>\d{1,9})s)?", re.ASCII
+)
 _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 

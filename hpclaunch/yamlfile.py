@@ -24,11 +24,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """The safe loader, libyaml's where it is built in; a key given twice is a mistake rather than a silent choice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        if len(mapping) != len(node.value):
-            keys = [key for key, _ in node.value]
-            twice = next(key for i, key in enumerate(keys) if key.value in [k.value for k in keys[:i]])
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]  # before << is filled in
+        if len(names) != len(set(names)):
+            twice = next(key for i, (key, _) in enumerate(node.value) if key.value in names[:i])
             raise yaml.constructor.ConstructorError(None, None, f"{twice.value}: given twice", twice.start_mark)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
 
@@ -63,7 +63,10 @@ class Document(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _root(self) -> yaml.Node | None:
-        return yaml.compose(self.text, Loader=_Loader)
+        try:
+            return yaml.compose(self.text, Loader=_Loader)
+        except RecursionError:
+            return None
 
     def find(self, key: Key) -> tuple[yaml.Node, int] | None:
         """Return the value's node at `key` and the line of its name (from 1), or None where this file lacks it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,3 +182,37 @@ def wait_until(condition, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came to pass"
         time.sleep(0.1)
+
+
+CLUSTER = Path(__file__).parent / "slurm_cluster" / "cluster"
+SLURM_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "ip")
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster():
+    """A real Slurm of four nodes, up for the whole test run; see slurm_cluster/cluster."""
+    if os.geteuid() != 0:
+        pytest.skip("a Slurm cluster in network namespaces needs root")
+    sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    if missing := [program for program in SLURM_PROGRAMS if not shutil.which(program, path=sbin)]:
+        pytest.skip(
+            f"Slurm is not installed: no {', '.join(missing)} (Debian: slurm-wlm slurmdbd mariadb-server munge)"
+        )
+    was_up = subprocess.run([CLUSTER, "status"], capture_output=True, check=False).returncode == 0
+    subprocess.run([CLUSTER, "up"], check=True, stdout=subprocess.DEVNULL)
+    yield CLUSTER
+    if not was_up:
+        subprocess.run([CLUSTER, "down"], check=True)
+
+
+@pytest.fixture
+def slurm(slurm_cluster, work, monkeypatch, tmp_path):
+    """A folder with a profile like Jean-Zay's for this cluster, and an empty registry."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HPCLAUNCH_SITE", "jz")
+    monkeypatch.setenv("HPCLAUNCH_ACCOUNT", "abc@v100")
+    monkeypatch.setenv("HPCLAUNCH_WALLTIME", "00:05:00")
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "jz.yaml").write_text("extends: jean-zay\ntitle: The tests' own\nmodules: []\n")
+    yield slurm_cluster
+    subprocess.run(["scancel", "--me"], check=False)

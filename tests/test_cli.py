@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -47,7 +48,7 @@ def test_command_needs_no_dashes(cli):
 
 def test_without_a_command_the_bundled_training_is_run_by_its_absolute_path(cli):
     """The job's own python, which is seldom hpclaunch's, can run the workload by its file."""
-    assert f"command=(python {paths.WORKLOAD})" in cli(*RENDER).stdout
+    assert f"command=(python {shlex.quote(str(paths.WORKLOAD))})" in cli(*RENDER).stdout
     assert paths.WORKLOAD.is_absolute()
 
 
@@ -144,6 +145,8 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
         (("run", "--site", "gadi"), 1, "run: site gadi needs pbs; leave --site out to run here"),
         (("frobnicate",), 2, "No such command"),
+        (("render", "-s", 300 * "x" + ".yaml"), 1, "cannot be read: File name too long"),
+        (("render", "-s", 300 * "x"), 1, "File name too long"),
     ],
 )
 def test_a_mistake_is_one_clear_message(work, words, code, message):

@@ -124,6 +124,9 @@ def test_impossible_values_are_refused(profile, place, change, message):
         (b"a: 2026-99-99\n", "test.yaml: no valid YAML: month must be in 1..12"),
         (b"a: \x00\n", "test.yaml: no valid YAML"),
         (b"", "test.yaml:1: title: missing"),
+        (b"[" * 600, "test.yaml"),
+        (b"extends: [gadi]\n", "test.yaml:1: extends: expected the name of one profile"),
+        (GOOD.encode() + b"env: {1: a, 0x1: b}\n", "test.yaml:9: env.1: expected"),
     ],
 )
 def test_what_is_no_profile_at_all_is_refused_in_words(work, content, message):
@@ -131,6 +134,12 @@ def test_what_is_no_profile_at_all_is_refused_in_words(work, content, message):
     path = work / "test.yaml"
     path.write_bytes(content)
     assert message in refused(str(path))[0]
+
+
+def test_yaml_anchors_and_merges_are_fine(profile):
+    """A key of a merged mapping may be given again."""
+    profile(GOOD + "  more: &more {cores_per_node: 8}\n  most: {<<: *more, cores_per_node: 16}\n")
+    assert site.load("test").site.partitions["most"].cores_per_node == 16
 
 
 def test_own_profile_changes_a_few_keys(profile):

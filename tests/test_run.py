@@ -105,7 +105,7 @@ def test_a_failing_rank_ends_all_with_its_code(work, launcher):
     assert processes_with(str(run_folder(work))) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_interrupting_ends_every_process(work, number):
     """Ctrl-C, TERM and a closed terminal end ranks that ignore signals, and what they started, within seconds."""
     code = (
@@ -148,6 +148,25 @@ def test_no_output_is_lost_at_the_end(work):
     for rank in range(2):
         shown = [line for line in result.stdout.splitlines() if line.startswith(f"[{rank}] ")]
         assert shown == [f"[{rank}] {number}" for number in range(1, 20001)]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(("exit", "3"), 127), (("set", "-e"), 127), (("exec", "true"), 127), (("bash", "-c", "kill -9 $PPID"), 137)],
+)
+def test_no_failure_is_taken_for_success(work, command, code):
+    """Builtins are no programs, and a rank whose shell is killed has failed."""
+    result = run("--tasks-per-node", 2, "--", *command)
+    assert result.returncode == code, result.stdout
+
+
+def test_a_killed_head_leaves_no_rank_behind(work):
+    """When the run itself is killed without warning, its ranks end soon."""
+    process = start("run", "--tasks-per-node", 2, "--", "sleep", "60")
+    wait_until(lambda: len(list(work.glob("hpclaunch-runs/*/rank-*.log"))) == 2)
+    process.kill()
+    process.wait()
+    wait_until(lambda: processes_with(str(run_folder(work))) == [], 15)
 
 
 def test_missing_program_is_127_with_bashs_words(work):

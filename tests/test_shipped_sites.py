@@ -229,7 +229,7 @@ def test_jean_zay_nodes(row):
     assert (partition.cores_per_node, partition.gpus_per_node) == (int(cores), int(gpus))
     assert partition.cpus_per_gpu == (None if cpus == "-" else int(cpus))
     assert not partition.cpus_per_gpu_exact
-    assert (partition.mem_gb_per_node, partition.account_suffix) == (int(mem), suffix)
+    assert (partition.mem_gb_per_node, partition.account_suffixes[:1]) == (int(mem), [suffix])
     assert partition.modules == ([f"arch/{name}"] if name in ("a100", "h100") else [])
     unit = ("GPU-hours", "gpu", 1) if int(gpus) else ("core-hours", "core", 1)
     assert partition.charge and (partition.charge.unit, partition.charge.per, partition.charge.rate) == unit
@@ -264,7 +264,7 @@ def test_jean_zay_free_partitions(name, hours, internet):
     partition = JEAN_ZAY.partitions[name]
     assert partition.directives == [f"--partition={name}"]
     assert [tier.max_walltime for tier in partition.walltime] == [f"{hours}:00:00"]
-    assert (partition.charge, partition.account_suffix, partition.internet) == (None, None, internet)
+    assert (partition.charge, partition.account_suffixes, partition.internet) == (None, [], internet)
 
 
 def test_jean_zay_has_the_partitions_that_people_may_use():

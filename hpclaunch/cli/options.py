@@ -41,11 +41,36 @@ def _option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
     return click.option(*names, name, envvar=f"HPCLAUNCH_{name.upper()}", **attributes)
 
 
+def _complete_site(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in site.available() if name.startswith(incomplete)]
+
+
+def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        partitions = site.load(ctx.params.get("site") or _site_of_this_host()).site.partitions
+    except HpclaunchError:
+        return []
+    names = [name for own, partition in partitions.items() for name in (own, *partition.aliases)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 _COUNT = click.IntRange(min=1)
 _OPTIONS = [
-    _option("--site", "-s", help="Site profile, by name or file.  [default: the one that knows this host]"),
+    _option(
+        "--site",
+        "-s",
+        shell_complete=_complete_site,
+        help="Site profile, by name or file.  [default: the one that knows this host]",
+    ),
     _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1]"),
-    _option("--partition", "-p", "--queue", "-q", help="Partition, constraint or queue, by any of its names."),
+    _option(
+        "--partition",
+        "-p",
+        "--queue",
+        "-q",
+        shell_complete=_complete_partition,
+        help="Partition, constraint or queue, by any of its names.",
+    ),
     _option("--account", "-A", "--project", "-P", help="Whom to charge."),
     _option("--qos", help="Quality of service.  [default: the first that the job fits]"),
     _option("--walltime", "-t", help="HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
@@ -61,11 +86,13 @@ _OPTIONS = [
     _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
     _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
     _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
+    _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
+    _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
     _option("--template", help="Template of the job script, by name or file."),
     click.argument("command", nargs=-1, type=click.UNPROCESSED),
 ]
-# What belongs to a site: `run` on this machine takes it from the command line alone.
-_SITE_BOUND = ("site", "partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
+# What belongs to a cluster: on this machine it counts from the command line alone.
+_SITE_BOUND = ("partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
 
 
 def request_options(command: Command) -> Command:
@@ -91,15 +118,19 @@ def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = Fal
 
     With `here` the site is this machine unless the command line names one.
     """
-    if here and ctx.get_parameter_source("site") is not ParameterSource.COMMANDLINE:
-        for name in _SITE_BOUND:
-            if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
-                values[name] = None
+
+    def typed(name: str) -> bool:
+        return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    if here and not typed("site"):
         values["site"] = "local"
     values["site"] = values["site"] or _site_of_this_host()
+    profile = site.load(values["site"])
+    if profile.site.scheduler == "local":
+        values |= {name: None for name in _SITE_BOUND if not typed(name)}
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
     request = make_request({**values, "command": list(values["command"])})
-    return request, site.load(values["site"])
+    return request, profile
 
 
 def _site_of_this_host() -> str:

@@ -21,7 +21,7 @@ cd "$PBS_O_WORKDIR" || exit 1
 job_id=$PBS_JOBID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/{failed,node-*.beat,node-*.end}
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,node-*.beat}
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # Environment.
@@ -56,8 +56,8 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -66,7 +66,8 @@ run_rank() { # COMMAND...
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
 {
-    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
+    # Not what belongs to the head node alone.
+    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM && export -p)
     declare -f fail run_rank
     echo 'run_rank "$@"'
 } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
@@ -77,15 +78,14 @@ mpirun -n 8 --map-by ppr:4:node \
 job=$!
 trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"; kill -TERM "$job"' TERM
 tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null & # rank 0 speaks here too
-while kill -0 "$job" 2>/dev/null; do
-    wait "$job"
-    code=$?
-done
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"
+code=$?
 wait
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

@@ -55,8 +55,8 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     unset RANK LOCAL_RANK
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
     return "$code"
@@ -66,32 +66,37 @@ run_rank() { # COMMAND...
 run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    cd "$PBS_O_WORKDIR" || fail 1 "node-$NODE_RANK.log" "node $NODE_RANK"
-    umask 027
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
+    local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
     run_rank "${command[@]}" &
+    pids+=($!)
     set +m
-    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; do sleep 0.5; done
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do sleep 0.5; done
     # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
-    local pid left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
     for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
     unset HPCLAUNCH_NODE
     grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+    for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
+    return "$verdict"
 }
 
 trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 run_node 0 &
-tail -n +1 -F -s 0.5 --pid=$! "$HPCLAUNCH_RUN_DIR/node-0.log" 2>/dev/null & # rank 0 speaks here too
-while [[ -n $(jobs -pr) ]]; do wait; done
-code=0
+node=$!
+tail -n +1 -F -s 0.5 --pid="$node" "$HPCLAUNCH_RUN_DIR/node-0.log" 2>/dev/null & # rank 0 speaks here too
+while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
+wait "$node"
+code=$?
+wait # for rank 0's last words
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

@@ -21,7 +21,7 @@ cd "$PBS_O_WORKDIR" || exit 1
 job_id=$PBS_JOBID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/{failed,node-*.beat,node-*.end}
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,node-*.beat}
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # Environment.
@@ -55,8 +55,8 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -76,35 +76,40 @@ run_torchrun() { # COMMAND...
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
 run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    cd "$PBS_O_WORKDIR" || fail 1 "node-$NODE_RANK.log" "node $NODE_RANK"
     umask 027
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
+    cd "$PBS_O_WORKDIR" || exit 1
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
+    local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
     run_torchrun "${command[@]}" &
+    pids+=($!)
     set +m
     local beat=0
     while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; do
         echo $((++beat)) >"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.beat"
         sleep 1
+        ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
     done
     # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
-    local pid left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
     for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
     unset HPCLAUNCH_NODE
     grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
-    touch "$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.end"
+    for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
+    echo "end $verdict" >"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.beat"
+    return "$verdict"
 }
 
 trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 # What a node needs, in a file: programs started by pbsdsh get nothing of this shell's environment.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/node.sh") || exit 1 # there may be keys in it
 {
-    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODENUM PBS_TASKNUM
-        export -p)
+    # Not what belongs to the head node alone.
+    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM && export -p)
     declare -f fail run_rank run_torchrun run_node
     declare -p command
     echo 'export -f fail run_rank run_torchrun'
@@ -114,35 +119,39 @@ trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 # Fan-out: pbsdsh starts one program on each node; -n counts lines of the nodefile.
 for ((node = 0; node < 2; node++)); do
     pbsdsh -n "${nodes[node]%% *}" -- /bin/bash "$HPCLAUNCH_RUN_DIR/node.sh" "$node" &
-    shells[node]=$! beats[node]="" heard[node]=$SECONDS
+    shells[node]=$! beats[node]="" silent[node]=0
 done
 tail -n +1 -F -s 0.5 --pid="${shells[0]}" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null & # rank 0 speaks here too
 
-# pbsdsh returns 0 whatever happens and never notices a dead node: each node writes a beat and, at the end, a file.
-left=12
+# pbsdsh returns 0 whatever happens and never notices a dead node, so each node writes a beat, and at the end its code.
+# Rounds are counted rather than seconds: when the file system stalls, head and nodes stall together.
+code=0 left=15
 while ((left > 0)); do
     running=0
     for ((node = 0; node < 2; node++)); do
-        [[ -e $HPCLAUNCH_RUN_DIR/node-$node.end ]] && continue
-        running=1
         beat=$(cat "$HPCLAUNCH_RUN_DIR/node-$node.beat" 2>/dev/null)
-        if [[ $beat != "${beats[node]}" ]]; then
-            beats[node]=$beat heard[node]=$SECONDS
-        elif ((SECONDS - heard[node] > 45)); then
-            fail 1 "node-$node.log" "node ${nodes[node]#* }, silent for 45 s,"
+        if [[ $beat == end* ]]; then
+            [[ $beat == "end 0" ]] || code=${beat#end }
+            continue
+        fi
+        running=1
+        silent[node]=$((silent[node] + 1))
+        [[ $beat == "${beats[node]}" ]] || beats[node]=$beat silent[node]=0
+        if ((silent[node] > 45)) || { ((silent[node] > 8)) && ! kill -0 "${shells[node]}" 2>/dev/null; }; then
+            fail 1 - "node ${nodes[node]#* }, which is silent"
+            code=1
         fi
     done
     ((running)) || break
-    [[ ! -e $HPCLAUNCH_RUN_DIR/failed ]] || ((left--)) # the grace of the nodes that live
+    [[ $code == 0 && ! -e $HPCLAUNCH_RUN_DIR/failed ]] || ((left--)) # the time that the others have to end
     sleep 1
 done
-code=0
 sleep 1 # rank 0's last words
 jobs -pr | xargs -r kill 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

@@ -15,7 +15,7 @@
 
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
-job_id=$SLURM_JOB_ID
+job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
@@ -46,8 +46,8 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -55,7 +55,7 @@ run_rank() { # COMMAND...
 
 # Fan-out: srun carries environment and functions to every node, and ends all when one fails.
 export -f fail run_rank
-srun --cpus-per-task=3 --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" &
+srun --export=ALL --cpus-per-task=3 --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" &
 job=$!
 # Rank 0 speaks here too.
 tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null
@@ -64,7 +64,7 @@ code=$?
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

@@ -15,7 +15,7 @@
 
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
-job_id=$SLURM_JOB_ID
+job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
@@ -49,8 +49,8 @@ run_rank() { # COMMAND...
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -59,7 +59,8 @@ run_rank() { # COMMAND...
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
 {
-    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
+    # Not what belongs to the head node alone.
+    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES SLURMD_NODENAME SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID && export -p)
     declare -f fail run_rank
     echo 'run_rank "$@"'
 } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
@@ -76,7 +77,7 @@ code=$?
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

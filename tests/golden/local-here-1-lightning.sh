@@ -6,6 +6,7 @@
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder: a log for each rank, a note of the first failure. `hpclaunch run` gives the run its name.
 job_id=${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
+unset HPCLAUNCH_JOB_ID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
@@ -31,8 +32,8 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     unset RANK LOCAL_RANK
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
     return "$code"
@@ -43,38 +44,47 @@ run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
+    local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
     run_rank "${command[@]}" &
+    pids+=($!)
     set +m
-    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; do sleep 0.5; done
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do sleep 0.5; done
     # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
-    local pid left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
     for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
     unset HPCLAUNCH_NODE
     grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+    for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
+    return "$verdict"
 }
 
 trap 'fail 130 - "the run, interrupted"' INT
-trap 'fail 143 - "the run, terminated"' TERM HUP
+trap 'fail 143 - "the run, terminated"' TERM HUP QUIT
 # What a rank writes is shown here too, behind its number.
 show() { # LOG NAME PID: as long as that process lives
     tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
 }
 
 # Fan-out: 1 emulated node.
+emulated=() code=0
 for ((node = 0; node < 1; node++)); do
     run_node "$node" &
     pid=$!
+    emulated+=("$pid")
     show "node-$node.log" "node $node" "$pid" &
 done
-while [[ -n $(jobs -pr) ]]; do wait; done
-code=0
+for node in "${emulated[@]}"; do
+    while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
+    wait "$node" || code=$?
+done
+wait # for the last words
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi

@@ -6,6 +6,7 @@
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder: a log for each rank, a note of the first failure. `hpclaunch run` gives the run its name.
 job_id=${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
+unset HPCLAUNCH_JOB_ID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
@@ -32,8 +33,8 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1
-    "$@"
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    (exec "$@") # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -42,6 +43,7 @@ run_rank() { # COMMAND...
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
 {
+    # Not what belongs to the head node alone.
     (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
     declare -f fail run_rank
     echo 'run_rank "$@"'
@@ -52,21 +54,20 @@ mpirun -n 2 --oversubscribe \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
 job=$!
 trap 'fail 130 - "the run, interrupted"; kill -TERM "$job"' INT
-trap 'fail 143 - "the run, terminated"; kill -TERM "$job"' TERM HUP
+trap 'fail 143 - "the run, terminated"; kill -TERM "$job"' TERM HUP QUIT
 # What a rank writes is shown here too, behind its number.
 show() { # LOG NAME PID: as long as that process lives
     tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
 }
 for ((number = 0; number < WORLD_SIZE; number++)); do show "rank-$number.log" "$number" "$job" & done
-while kill -0 "$job" 2>/dev/null; do
-    wait "$job"
-    code=$?
-done
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"
+code=$?
 wait
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
+    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
     [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
 fi
