@@ -9,18 +9,23 @@
 
 How many processes there are and where comes from the environment alone (see `find_layout`). Without --data-dir
 it trains on digits that it draws itself: nothing is ever downloaded.
+
+A training outlives its walltime: told by SIGUSR1 that the end is near, all processes save together, between two
+steps, and leave with exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
 """
 
 import argparse
 import gzip
+import itertools
 import math
 import os
+import signal
 import sys
 import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +175,8 @@ def draw_glyph(glyph: str, count: int, rng: torch.Generator) -> Tensor:
 class DigitsData(pl.LightningDataModule):
     """The digits in memory; each rank gets its own part of them."""
 
+    resume_at = (0, 0)  # the epoch and the step in it with which training goes on
+
     def __init__(self, data_dir: Path | None, batch_size: int, seed: int) -> None:
         # Read here and not in setup(), which runs when all ranks already wait for each other: bad data then ends
         # every rank at once and none hangs.
@@ -199,10 +206,28 @@ class DigitsData(pl.LightningDataModule):
         assert self.trainer is not None
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
         if training:  # shuffled, and the same number of batches on every rank: each batch is a meeting of all ranks
-            sampler: Iterable[int] = DistributedSampler(dataset, world_size, rank, seed=self.seed)
+            epoch, step = self.resume_at
+            sampler: Iterable[int] = ResumableSampler(
+                dataset, world_size, rank, seed=self.seed, resume_at=(epoch, step * self.batch_size)
+            )
         else:  # each image exactly once, where DistributedSampler repeats some to fill up the ranks
             sampler = range(rank, len(dataset), world_size)
         return DataLoader(dataset, self.batch_size, sampler=sampler)
+
+
+class ResumableSampler(DistributedSampler[Any]):
+    """The shuffled images of one rank; in the epoch with which training goes on, without those already used.
+
+    Its length is always that of a whole epoch: Lightning goes on counting from the step of the checkpoint.
+    """
+
+    def __init__(self, *args: Any, resume_at: tuple[int, int], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.resumed_epoch, self.used = resume_at
+        self.set_epoch(self.resumed_epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(super().__iter__(), self.used if self.epoch == self.resumed_epoch else 0, None)
 
 
 class DigitsModel(pl.LightningModule):
@@ -261,6 +286,138 @@ def percent_correct(part: str, metrics: Mapping[str, Any]) -> float:
     return 100 * float(metrics[f"{part} correct"]) / float(metrics[f"{part} images"])
 
 
+class CheckpointError(Exception):
+    """The checkpoint cannot be used; the message says what is wrong, where, and what to do."""
+
+
+class Checkpoints(pl.Callback):
+    """Saves the training at the end of each epoch and when SIGUSR1 comes, and puts a saved one back.
+
+    Saving and going on happen at one point, `on_train_batch_start`: the step before is done, this one has not begun,
+    so none is trained twice or left out. With another number of ranks or another batch size training goes on at the
+    same image, rounded down to a step, and at that step of the learning rate's schedule.
+    """
+
+    stop_asked = False  # this process has had SIGUSR1
+
+    def __init__(self, folder: Path | None, data: DigitsData) -> None:
+        self.path, self.data = folder and folder / "mnist.ckpt", data
+        self.step = 0  # of this epoch
+        self.rng: dict[str, Tensor] = {}  # states to put back before the first step
+        self.steps_since_vote, self.steps_per_vote, self.last_vote = 0, 1, -math.inf
+
+    @classmethod
+    def ask_to_stop(cls, *_: object) -> None:
+        """Take a signal: only note it, since it comes in the middle of a step."""
+        cls.stop_asked = True
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        steps = torch.tensor([trainer.global_step, -trainer.global_step], device=pl_module.device)
+        last, first = trainer.strategy.reduce(steps, reduce_op="max").tolist()
+        if last != -first:
+            sys.exit(f"mnist.py: the ranks start from steps {-first} to {last}; does every node see {self.path}?")
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        if self.rng:
+            torch.set_rng_state(self.rng["cpu"])
+            if "cuda" in self.rng and pl_module.device.type == "cuda":
+                torch.cuda.set_rng_state(self.rng["cuda"])
+            self.rng = {}
+        self.step = batch_idx
+        if not self.path:
+            return
+        stop = self.vote(trainer, pl_module.device)
+        if stop or (batch_idx == 0 and trainer.current_epoch > 0):
+            self.save(trainer)
+        if stop:
+            if trainer.is_global_zero:
+                where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step}"
+                print(f"saved {self.path}: {where}; start again to go on", flush=True)
+            # A launcher ends the others once one has left. Lightning would answer its SIGTERM with a broadcast.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            try:
+                trainer.strategy.barrier()  # until rank 0 has replaced the file
+            finally:
+                os._exit(os.EX_TEMPFAIL)  # 75, at once: in a teardown the ranks would leave seconds apart
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.step = 0  # of the epoch that would come next
+        if self.path:
+            self.save(trainer)
+
+    def vote(self, trainer: pl.Trainer, device: torch.device) -> bool:
+        """Return whether any rank has been asked to stop: before each step the same answer on all ranks.
+
+        They ask each other at the start of an epoch and about once a second, since asking costs as much as a small
+        step. In how many steps a second will have passed is a part of what they agree on.
+        """
+        self.steps_since_vote += 1
+        if self.steps_since_vote < self.steps_per_vote and self.step > 0:
+            return False
+        step_seconds = (time.monotonic() - self.last_vote) / self.steps_since_vote
+        votes = torch.tensor([self.stop_asked, step_seconds], device=device)
+        stop, slowest = trainer.strategy.reduce(votes, reduce_op="max").tolist()
+        self.steps_since_vote, self.steps_per_vote, self.last_vote = 0, min(100, 1 + int(1 / slowest)), time.monotonic()
+        return bool(stop)
+
+    def save(self, trainer: pl.Trainer) -> None:
+        """Write the checkpoint on rank 0; a kill at any moment leaves the file of before or the new one."""
+        assert self.path
+        part = self.path.with_suffix(".part")
+        trainer.save_checkpoint(part)
+        if trainer.is_global_zero:
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())  # or a node that dies may leave the new name without the new content
+            part.replace(self.path)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint["images"] = self.step * self.data.batch_size * trainer.world_size
+        checkpoint["rng"] = {"cpu": torch.get_rng_state()}  # rank 0's serve for all: one seed, and all draw alike
+        if pl_module.device.type == "cuda":
+            checkpoint["rng"]["cuda"] = torch.cuda.get_rng_state()
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        batch_size, epoch = self.data.batch_size * trainer.world_size, checkpoint["epoch"]
+        step = checkpoint["images"] // batch_size
+        self.data.resume_at = (epoch, step)
+        self.rng = checkpoint["rng"]
+        # Lightning's count has the batch of the next step fetched already, and is of the ranks that saved it.
+        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
+        # Of the schedule only its place: what follows from the number of steps is already set up.
+        steps = epoch * math.ceil(len(self.data.train_set) / batch_size) + step
+        checkpoint["lr_schedulers"] = [{"last_epoch": steps, "_step_count": steps + 1}]
+
+
+def find_checkpoint(resume: str, own: Path | None) -> Path | None:
+    """Return the checkpoint to go on with, if any: `resume` is auto, never or a path, `own` is where this run saves."""
+    # A choice is for the first attempt of a job; the later ones go on where the one before has stopped.
+    if own and own.exists() and (resume == "auto" or int(os.environ.get("HPCLAUNCH_ATTEMPT", "1")) > 1):
+        return own
+    return None if resume in ("auto", "never") else Path(resume)
+
+
+def check_checkpoint(path: Path, model: DigitsModel, epochs: int) -> str:
+    """Return at which epoch and step a checkpoint stands, or raise CheckpointError if it is none of this training."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        model.load_state_dict(checkpoint["state_dict"])
+        epoch, step, _ = [checkpoint[key] for key in ("epoch", "global_step", "images")]
+    except Exception as error:  # a broken file makes torch.load raise any of a dozen kinds
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        advice = "move it away, or start anew with --resume never"
+        raise CheckpointError(f"{path}: is no checkpoint of this training ({reason}); {advice}") from error
+    if epoch > epochs:
+        raise CheckpointError(f"{path}: has {epoch} epochs behind it, more than --epochs {epochs}")
+    return f"epoch {min(epoch + 1, epochs)}, step {step}"
+
+
 def find_layout() -> tuple[int, int, LightningEnvironment | SLURMEnvironment]:
     """Read from the environment: ranks per node, nodes, and the reader of this process's own rank.
 
@@ -278,7 +435,7 @@ def find_layout() -> tuple[int, int, LightningEnvironment | SLURMEnvironment]:
     return 1, 1, LightningEnvironment()
 
 
-def make_trainer(epochs: int) -> pl.Trainer:
+def make_trainer(epochs: int, checkpoints: Checkpoints) -> pl.Trainer:
     """Set up Lightning for the ranks and GPUs that are there."""
     per_node, nodes, environment = find_layout()
     gpus = torch.cuda.device_count()
@@ -293,16 +450,18 @@ def make_trainer(epochs: int) -> pl.Trainer:
         strategy=ddp if per_node * nodes > 1 else "auto",
         plugins=[environment],
         max_epochs=epochs,
+        callbacks=[checkpoints],
         use_distributed_sampler=False,  # DigitsData brings its own
         num_sanity_val_steps=0,
         logger=False,  # writes nothing to the disk
-        enable_checkpointing=False,
+        enable_checkpointing=False,  # Checkpoints does it
         enable_model_summary=False,
         enable_progress_bar=sys.stdout.isatty(),  # in a log file a bar is a thousand lines
     )
 
 
 def main() -> None:
+    signal.signal(signal.SIGUSR1, Checkpoints.ask_to_stop)  # before it only the imports: nothing to save yet
     parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64, help="images per step on each rank (%(default)s)")
@@ -314,6 +473,18 @@ def main() -> None:
         default=os.environ.get("MNIST_DIR") or None,
         help="folder with MNIST's IDX files or mnist.npz ($MNIST_DIR, else digits drawn here)",
     )
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        default=os.environ.get("HPCLAUNCH_RUN_DIR") or None,
+        help="folder for mnist.ckpt, seen by all nodes ($HPCLAUNCH_RUN_DIR, else nothing is saved)",
+    )
+    parser.add_argument(
+        "--resume",
+        default="auto",
+        metavar="auto|never|PATH",
+        help="go on with the mnist.ckpt in --checkpoint-dir if there is one; start anew; go on with PATH (%(default)s)",
+    )
     args = parser.parse_args()
     if min(args.epochs, args.batch_size) < 1:
         parser.error("--epochs and --batch-size must be at least 1")
@@ -321,17 +492,23 @@ def main() -> None:
     start = time.perf_counter()
     try:
         data = DigitsData(args.data_dir, args.batch_size, args.seed)
-    except (DataError, OSError) as error:
+        pl.seed_everything(args.seed)  # the same first weights on every rank
+        model, checkpoints = DigitsModel(args.lr), Checkpoints(args.checkpoint_dir, data)
+        resumed = find_checkpoint(args.resume, checkpoints.path)
+        where = check_checkpoint(resumed, model, args.epochs) if resumed else ""
+    except (DataError, CheckpointError, OSError) as error:
         sys.exit(f"mnist.py: {error}")
 
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # the images are in memory already
     warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
     warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
-    pl.seed_everything(args.seed)  # the same first weights on every rank
-    trainer = make_trainer(args.epochs)
-    model = DigitsModel(args.lr)
-    trainer.fit(model, data)
+    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # ResumableSampler is
+    trainer = make_trainer(args.epochs, checkpoints)
+    if resumed and trainer.is_global_zero:
+        print(f"resumed from {resumed}: {where}", flush=True)
+    trainer.fit(model, data, ckpt_path=resumed)
     accuracy = percent_correct("test", trainer.test(model, data, verbose=False)[0])
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
     if trainer.is_global_zero:
         print(
             f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set)} training images, "

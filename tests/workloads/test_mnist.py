@@ -7,12 +7,15 @@ import gzip
 import importlib.util
 import os
 import pty
+import random
 import re
+import shutil
 import socket
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +34,7 @@ LAST_LINE = re.compile(
 )
 # What a scheduler or launcher around the tests may have set.
 LAUNCH_VARIABLES = re.compile(
-    r"(SLURM|PBS|OMPI|PMI|PMIX|TORCHELASTIC|MASTER|LOCAL|GROUP|ROLE|NODE)_|(RANK|WORLD_SIZE|MNIST_DIR)$"
+    r"(HPCLAUNCH|SLURM|PBS|OMPI|PMI|PMIX|TORCHELASTIC|MASTER|LOCAL|GROUP|ROLE|NODE)_|(RANK|WORLD_SIZE|MNIST_DIR)$"
 )
 
 
@@ -334,3 +337,240 @@ def test_real_mnist(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     match = LAST_LINE.fullmatch(result.stdout.splitlines()[-1])
     assert match and float(match[1]) > 95
+
+
+# Runs mnist.py with a hand on it. Each rank writes for each step its number, the batch's checksum and a random number,
+# and signals itself where SIGNAL says: "RANK:HOOK:COUNT" is the COUNTth call of that hook.
+DRIVER = """
+import collections, importlib.util, os, signal, sys, time, zlib
+import torch
+
+spec = importlib.util.spec_from_file_location("mnist", os.environ["SCRIPT"])
+mnist = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(mnist)
+rank, calls = os.environ.get("RANK") or os.environ.get("LOCAL_RANK", "0"), collections.Counter()
+
+
+def tap(cls, hook):
+    original = getattr(cls, hook)
+
+    def tapped(self, *args, **options):
+        calls[hook] += 1
+        if f"{rank}:{hook}:{calls[hook]}" in os.environ.get("SIGNAL", "").split():
+            os.kill(os.getpid(), signal.SIGUSR1)
+        if hook == "training_step":
+            time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
+            images = zlib.crc32(args[0][0].numpy().tobytes())
+            with open(f"{os.environ['STEPS']}.{rank}", "a") as steps:
+                print(self.trainer.global_step, images, torch.rand(1).item(), file=steps)
+            if "SAVE_ALWAYS" in os.environ:
+                self.trainer.callbacks[0].save(self.trainer)
+        return original(self, *args, **options)
+
+    setattr(cls, hook, tapped)
+
+
+tap(mnist.DigitsData, "__init__")
+for hook in ("training_step", "validation_step", "test_step"):
+    tap(mnist.DigitsModel, hook)
+mnist.main()
+"""
+
+
+class Training:
+    """A training in one folder, in as many attempts as it takes: 38 steps an epoch on one rank, 19 on two."""
+
+    def __init__(self, folder: Path, data: Path, launcher: list[str]) -> None:
+        folder.mkdir()
+        self.folder, self.launcher, self.checkpoint = folder, launcher, folder / "mnist.ckpt"
+        (folder / "driver.py").write_text(DRIVER)
+        self.options = ["--data-dir", str(data), "--batch-size", "16", "--checkpoint-dir", str(folder)]
+        self.variables = {"SCRIPT": str(SCRIPT), "STEPS": str(folder / "steps"), "STEP_SECONDS": "0"}
+
+    def command(self, *options: str) -> list[str]:
+        port = ["--master-port", free_port()] if self.launcher == TORCHRUN else []
+        return [*self.launcher, *port, str(self.folder / "driver.py"), "--epochs", "3", *self.options, *options]
+
+    def attempt(self, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return run(self.command(*options), self.folder, **self.variables, **variables)
+
+    def interrupted(self, signals: str, **variables: str) -> tuple[int, int]:
+        """Make an attempt that must end with 75; returns the epoch and the step of its checkpoint."""
+        # Slow enough that the ranks ask each other several times an epoch.
+        result = run(
+            self.command(), self.folder, **self.variables | variables | {"SIGNAL": signals, "STEP_SECONDS": "0.06"}
+        )
+        if self.launcher == TORCHRUN:  # whose own code is 1
+            assert result.returncode == 1
+            assert re.findall(r"exitcode +: (\S+)", result.stderr) == ["75", "75"], result.stderr
+        else:
+            assert result.returncode == 75, result.stderr
+        match = re.search(
+            rf"^saved {self.checkpoint}: epoch (\d+), step (\d+); start again to go on$", result.stdout, re.M
+        )
+        assert match, result.stdout
+        return int(match[1]), int(match[2])
+
+    def steps(self, rank: int = 0) -> list[str]:
+        return (self.folder / f"steps.{rank}").read_text().splitlines()
+
+    def state(self) -> dict[str, Any]:
+        checkpoint: dict[str, Any] = torch.load(self.checkpoint, weights_only=True)
+        return {key: checkpoint[key] for key in ("epoch", "global_step", "state_dict", "optimizer_states", "rng")}
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def digits(mnist: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with 605 training, 55 validation and 60 test images."""
+    (images, labels), (test_images, test_labels) = (mnist.draw_digits(660, 1), mnist.draw_digits(60, 2))
+    arrays = {"x_train": images, "y_train": labels, "x_test": test_images, "y_test": test_labels}
+    path = tmp_path_factory.mktemp("digits") / "mnist.npz"
+    np.savez(path, **{name: array.numpy() for name, array in arrays.items()})
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A training of one process that nothing interrupted."""
+    training = Training(tmp_path_factory.mktemp("whole") / "run", digits, [sys.executable])
+    training.accuracy = check_trained(training.attempt(), world_size=1, images=605)
+    assert len(training.steps()) == 3 * 38
+    return training
+
+
+def test_interrupted_training_equals_a_whole_one(digits: Path, whole: Training, tmp_path: Path) -> None:
+    """SIGUSR1 in set-up, in an epoch, in validation and in the test: each step is trained once, as if undisturbed."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    assert training.interrupted("0:__init__:1") == (1, 0)
+    epoch, step = training.interrupted("0:training_step:3")
+    assert epoch == 1 and 3 <= step < 38
+    assert training.interrupted("0:validation_step:2") == (2, 38)
+    epoch, step = training.interrupted("0:training_step:3")
+    assert epoch == 2 and 41 <= step < 76
+    last = training.attempt(SIGNAL="0:test_step:1")
+    assert last.returncode == 0, last.stderr
+    assert last.stdout.startswith(f"resumed from {training.checkpoint}: epoch 2, step {step}\nepoch 2: loss ")
+    assert "Warning" not in last.stderr
+    assert training.steps() == whole.steps()
+    assert_equal(training.state(), whole.state())
+    assert f"test accuracy: {whole.accuracy:.2f} %" in last.stdout
+
+
+def test_finished_training_is_not_trained_again(digits: Path, whole: Training, tmp_path: Path) -> None:
+    """Started once more, a training that is done tells its accuracy; with more epochs it goes on."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    shutil.copy(whole.checkpoint, training.checkpoint)
+    again = training.attempt()
+    assert again.returncode == 0, again.stderr
+    first, last = again.stdout.splitlines()
+    assert first == f"resumed from {training.checkpoint}: epoch 3, step 114"
+    assert last.startswith(f"test accuracy: {whole.accuracy:.2f} %")
+    more = training.attempt("--epochs", "4", "--resume", "never", HPCLAUNCH_ATTEMPT="2")
+    assert more.returncode == 0, more.stderr
+    assert [line.split(":")[0] for line in more.stdout.splitlines()[1:-1]] == ["epoch 4"]
+    assert [int(line.split()[0]) for line in training.steps()] == [*range(114, 152)]
+
+
+def test_resume_never_starts_anew(digits: Path, whole: Training, tmp_path: Path) -> None:
+    """--resume never does not even look at the checkpoint that is there."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    training.checkpoint.write_bytes(b"from before")
+    check_trained(training.attempt("--resume", "never"), world_size=1, images=605)
+    assert training.steps() == whole.steps()
+
+
+def test_resume_chooses_the_checkpoint(mnist: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice of --resume is for the first attempt of a job; a later one goes on where the one before has stopped."""
+    own, other = tmp_path / "mnist.ckpt", tmp_path / "other.ckpt"
+    find = mnist.find_checkpoint
+    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [None, None, other]
+    own.touch()
+    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [own, None, other]
+    assert find("auto", None) is None
+    monkeypatch.setenv("HPCLAUNCH_ATTEMPT", "2")
+    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [own, own, own]
+
+
+def test_two_ranks_stop_at_one_step_and_go_on(digits: Path, tmp_path: Path) -> None:
+    """Told a second apart, the ranks save and leave together; two of them go on as if undisturbed, and so can one."""
+    whole = Training(tmp_path / "whole", digits, TORCHRUN)
+    accuracy = check_trained(whole.attempt(), world_size=2, images=605)
+    training = Training(tmp_path / "run", digits, TORCHRUN)
+    epoch, step = training.interrupted("0:training_step:3 1:training_step:18")
+    assert epoch == 1 and 3 <= step < 19
+    epoch, step = training.interrupted("1:training_step:2")
+    assert len(training.steps(0)) == len(training.steps(1)) == step
+    alone = Training(tmp_path / "alone", digits, [sys.executable])
+    shutil.copy(training.checkpoint, alone.checkpoint)
+
+    last = training.attempt()
+    assert last.returncode == 0, last.stderr
+    assert last.stdout.count("resumed from") == 1
+    assert f"test accuracy: {accuracy:.2f} %" in last.stdout
+    assert [training.steps(rank) for rank in (0, 1)] == [whole.steps(rank) for rank in (0, 1)]
+    assert_equal(training.state(), whole.state())
+
+    one = alone.attempt()
+    assert one.returncode == 0, one.stderr
+    assert len(alone.steps()) == 3 * 38 - 2 * step  # each step of two ranks is two of one
+
+
+def test_lightning_launcher_leaves_with_75(digits: Path, tmp_path: Path) -> None:
+    """Also where Lightning starts the local ranks, a process a node leaves with 75."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    node = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    training.interrupted("0:training_step:3", **node, MASTER_PORT=free_port())
+
+
+def test_killed_training_leaves_a_checkpoint_that_loads(digits: Path, tmp_path: Path) -> None:
+    """A kill -9 in the middle of saving leaves the file of before, from which the next attempt goes on."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    environment = clean_env(**training.variables, SAVE_ALWAYS="1")
+    for _ in range(2):
+        before = len(training.steps()) if training.checkpoint.exists() else 0
+        process = subprocess.Popen(
+            training.command("--epochs", "500"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 60
+        while not training.checkpoint.exists() or len(training.steps()) < before + 5:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(random.random() / 5)  # noqa: S311
+        process.kill()
+        process.wait()
+        assert training.state()["global_step"] > 0
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+BAD_CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no file": (lambda path: path.unlink(), "FileNotFoundError"),
+    "a folder": (lambda path: path.unlink() or path.mkdir(), "is no checkpoint of this training"),
+    "empty": (lambda path: path.write_bytes(b""), "EOFError"),
+    "no checkpoint": (lambda path: path.write_bytes(b"<html>" * 99), "is no checkpoint of this training"),
+    "cut off": (cut, "is no checkpoint of this training"),
+    "of another program": (lambda path: torch.save({"model": torch.zeros(3)}, path), "KeyError: 'state_dict'"),
+    "of another network": (lambda path: torch.save({"state_dict": {"w": torch.zeros(3)}}, path), "Error(s) in loading"),
+    "of more epochs": (lambda path: None, "has 3 epochs behind it, more than --epochs 2"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CHECKPOINTS)
+def test_bad_checkpoint_is_one_clear_message(
+    case: str, mnist: ModuleType, digits: Path, whole: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that cannot be used ends every rank before they meet, with one line."""
+    spoil, message = BAD_CHECKPOINTS[case]
+    path = shutil.copy(whole.checkpoint, tmp_path / "mnist.ckpt")
+    spoil(path)
+    monkeypatch.setattr(sys, "argv", ["mnist.py", "--data-dir", str(digits), "--epochs", "2", "--resume", str(path)])
+    with pytest.raises(SystemExit) as exit_info:
+        mnist.main()
+    text = str(exit_info.value.code)
+    assert text.startswith(f"mnist.py: {path}: ") and message in text and "\n" not in text
