@@ -25,6 +25,11 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpclaunch"
 
 
+def user_state() -> Path:
+    """Return the person's state folder (XDG base directory specification)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "hpclaunch"
+
+
 def search_path(kind: str) -> list[Path]:
     """List the folders that may hold `site_profiles` or `templates`, first wins.
 

@@ -12,24 +12,26 @@ from hpclaunch.cli.options import planned_request, request_options
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.plan import Plan, make_plan
 
-_CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 
-def _quiet(command: Any) -> Any:
+def quiet_option(command: Any) -> Any:
+    """Give a command --quiet."""
     return click.option("--quiet", is_flag=True, help="No summary on stderr, warnings only.")(command)
 
 
-def _talk(plan: Plan, quiet: bool) -> None:
+def talk(plan: Plan, quiet: bool) -> None:
+    """Tell the plan on stderr, and what to beware of."""
     if not quiet:
         click.echo(f"hpclaunch: {plan.summary()}", err=True)
     for warning in plan.warnings:
         click.echo(f"hpclaunch: warning: {warning}", err=True)
 
 
-@click.command("render", context_settings=_CONTEXT)
+@click.command("render", context_settings=CONTEXT)
 @request_options
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
-@_quiet
+@quiet_option
 @click.pass_context
 def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **values: Any) -> None:
     """Print the job script of COMMAND; without one, of the bundled MNIST training."""
@@ -38,7 +40,7 @@ def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **va
     request, profile = planned_request(ctx, values)
     plan = make_plan(profile, request)
     script = render(plan, Cache(paths.user_cache()))
-    _talk(plan, quiet)
+    talk(plan, quiet)
     if output is None:
         click.echo(script, nl=False)
         return
@@ -48,9 +50,9 @@ def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **va
         raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
 
 
-@click.command("run", context_settings=_CONTEXT)
+@click.command("run", context_settings=CONTEXT)
 @request_options
-@_quiet
+@quiet_option
 @click.pass_context
 def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Run COMMAND here, on nodes emulated by groups of processes; without one, the bundled MNIST training.
@@ -65,5 +67,5 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
         raise HpclaunchError(f"run: site {profile.name} needs {profile.site.scheduler}; leave --site out to run here")
     plan = make_plan(profile, request)
     script = render(plan, Cache(paths.user_cache()))
-    _talk(plan, quiet)
+    talk(plan, quiet)
     run(script)

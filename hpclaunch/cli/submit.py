@@ -1,0 +1,86 @@
+"""The command that submits."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hpclaunch import paths, runs
+from hpclaunch.cli.job import CONTEXT, quiet_option, talk
+from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.plan import make_plan
+
+
+@click.command("submit", context_settings=CONTEXT)
+@request_options
+@click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
+@click.option("--follow", is_flag=True, help="Show what the ranks write meanwhile; implies --wait.")
+@click.option("--after", multiple=True, metavar="JOB", help="Start once this job has succeeded (repeatable).")
+@click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
+@click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
+@quiet_option
+@click.pass_context
+def submit_command(
+    ctx: click.Context,
+    /,
+    wait_for_end: bool,
+    follow: bool,
+    after: tuple[str, ...],
+    dry_run: bool,
+    script: Path | None,
+    quiet: bool,
+    **values: Any,
+) -> None:
+    """Submit COMMAND as a job and print the job's id alone; without one, the bundled MNIST training."""
+    from hpclaunch.render import Cache, render
+
+    request, profile = planned_request(ctx, values)
+    before = [run.id for run in runs.find(after)] if after else []
+    plan = make_plan(profile, request)
+    if script is not None:
+        if request.command:
+            raise HpclaunchError("give a COMMAND or --script, not both")
+        text = _checked(script)
+    else:
+        text = render(plan, Cache(paths.user_cache()))
+        talk(plan, quiet)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    from hpclaunch.submit import submit
+
+    run = submit(plan, text, before)
+    click.echo(run.id)
+    if wait_for_end or follow:
+        from hpclaunch.cli.runs import state_of, wait
+
+        if follow:
+            from hpclaunch import logs
+
+            for line in logs.follow(run, None, ended=lambda: state_of(run).ended):
+                click.echo(line, err=True)
+        raise SystemExit(wait([run])[0])
+
+
+def _checked(path: Path) -> str:
+    """Return the text of a script of a person's own. Raises HpclaunchError where bash or the scheduler would balk."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
+    checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        raise HpclaunchError(*checked.stderr.strip().splitlines())
+    lines = text.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    late = [i + 1 for i, line in enumerate(lines) if i > first and re.match(r"#(SBATCH|PBS)\s", line)]
+    if late:
+        raise HpclaunchError(
+            *(f"{path}:{number}: a directive after the first command (line {first + 1}) is ignored" for number in late)
+        )
+    return text

@@ -1,0 +1,29 @@
+"""submitit's executors over our job scripts; nothing else imports submitit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpclaunch.executors.script import ScriptExecutor
+    from hpclaunch.plan import Plan
+
+
+def script_executor(plan: Plan, folder: str = "hpclaunch-runs/%j") -> ScriptExecutor:
+    """Return the executor of the plan's scheduler."""
+    from hpclaunch.executors.script import EXECUTORS, ScriptExecutor
+
+    return EXECUTORS.get(plan.site.scheduler, ScriptExecutor)(folder, plan)
+
+
+def executor(site: str, **options: Any) -> ScriptExecutor:
+    """Return a submitit executor for a site: `executor("jean-zay", nodes=2).submit(train, lr)` gives a submitit Job.
+
+    The options are those of the command line, by their names with underscores. Raises HpclaunchError where the site
+    would refuse them.
+    """
+    from hpclaunch.plan import make_plan
+    from hpclaunch.request import make_request
+    from hpclaunch.site import load
+
+    return script_executor(make_plan(load(site), make_request({"site": site, "launcher": "tasks", **options})))

@@ -1,0 +1,141 @@
+"""The registry of runs: what was submitted, from where, and where its folder is.
+
+Each run is one small file in the person's state folder, written whole or not at all, so that submissions beside
+each other lose nothing and a killed one leaves nothing half written. The run folder has a copy, run.json, which
+still counts when the folder was moved.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from hpclaunch import paths
+from hpclaunch.errors import HpclaunchError, SchedulerError
+
+FOLDER = "hpclaunch-runs"
+
+# One set of words for all schedulers. A run ends in one of the four last.
+PENDING, RUNNING, REQUEUED, UNKNOWN = "PENDING", "RUNNING", "REQUEUED", "UNKNOWN"
+COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"
+ENDED = {COMPLETED, FAILED, CANCELLED, TIMEOUT}
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the scheduler says of a job: our word, its own reason, the exit code once there is one."""
+
+    word: str
+    reason: str = ""
+    exit_code: int | None = None
+    hosts: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.word in ENDED
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One submitted job. `folder` is absolute; `submitted` is seconds since 1970."""
+
+    id: str
+    site: str
+    scheduler: str
+    job_name: str
+    folder: str
+    submitted: float
+    partition: str = ""
+    nodes: int = 1
+    tasks_per_node: int = 1
+    seconds: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Return the run folder."""
+        return Path(self.folder)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that nobody ever reads half of it. Raises OSError, and then leaves nothing behind."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def register(run: Run) -> None:
+    """Add `run` to the registry. Raises OSError where the state folder cannot be written."""
+    folder = paths.user_state() / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(
+        folder / f"{time.time_ns()}-{quote(run.site, safe='')}-{quote(run.id, safe='')}.json", msgspec.json.encode(run)
+    )
+
+
+def record(run: Run, script: str, plan: object) -> None:
+    """Fill the run folder and register the run.
+
+    Raises SchedulerError where the disk is full, say; the job is submitted all the same, and the message has its id.
+    """
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+        write_whole(run.path / "job.sh", script.encode(errors="surrogateescape"))
+        write_whole(run.path / "run.json", msgspec.json.encode(run))
+        write_whole(run.path / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=2))
+        register(run)
+    except OSError as error:
+        where = error.filename or run.folder
+        raise SchedulerError(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}") from None
+
+
+def newest_first() -> list[Run]:
+    """Return the registered runs, the newest first; what is no run's file is left aside."""
+    folder = paths.user_state() / "runs"
+    files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.name.split("-")[0]), reverse=True)
+    return list(filter(None, map(_read, files)))
+
+
+def find(names: Iterable[str]) -> list[Run]:
+    """Return the runs of these ids or run folders, the newest run where none is named.
+
+    An id may be shortened to what stands before its first dot. Raises HpclaunchError for one that is not known.
+    """
+    known = newest_first()
+    names = list(names)
+    if not names:
+        if not known:
+            raise HpclaunchError("no runs yet: hpclaunch submit makes one")
+        return known[:1]
+    found = []
+    for name in names:
+        run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
+        run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
+        if run is None:
+            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, and a run folder's path will do too")
+        found.append(run)
+    return found
+
+
+def _moved(name: str) -> Run | None:
+    """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
+    for folder in (Path(name), Path(FOLDER, name)):
+        if (run := _read(folder / "run.json")) is not None:
+            return msgspec.structs.replace(run, folder=str(folder.absolute()))
+    return None
+
+
+def _read(path: Path) -> Run | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,87 @@
+"""The machine at hand in a scheduler's place: a process of its own for each run, its exit code in a file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, Run, State
+
+# Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
+_KEEPER = """
+cd "$1" || exit 1
+for before in "${@:2}"; do
+    while [[ ! -e $before/exit && ! -e exit ]]; do sleep 0.5; done
+    [[ $(cat "$before/exit") == 0 ]] || { echo "-" >exit; exit; }
+done
+touch started
+(cd ../.. && exec bash "$1/job.sh") >>job.out 2>&1 &
+trap 'kill -TERM $!' TERM
+while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
+echo "$code" >.exit && mv .exit exit
+"""
+
+
+def new_id() -> str:
+    """Return a name for a run that no other run on this machine has."""
+    return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def submit(script: str, after: Sequence[str] = ()) -> str:
+    """Start the script in the background, in a new run folder below the current one."""
+    job_id = new_id()
+    folder = Path(FOLDER, job_id).absolute()
+    try:
+        folder.mkdir(parents=True)
+        (folder / "job.sh").write_text(script, encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+    keeper = subprocess.Popen(
+        ["bash", "-c", _KEEPER, "keeper", str(folder), *(str(Path(FOLDER, before).absolute()) for before in after)],
+        env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    (folder / "pid").write_text(str(keeper.pid))
+    return job_id
+
+
+def states(runs: Sequence[Run]) -> dict[str, State]:
+    """Read the run folders; a run whose keeper is gone without an exit code was killed, or the machine went down."""
+    return {run.id: _state(run.path) for run in runs if run.path.is_dir()}
+
+
+def cancel(runs: Sequence[Run]) -> None:
+    """End the runs as a Ctrl-C does, with time to save."""
+    for run in runs:
+        if not _state(run.path).ended:
+            (run.path / "cancelled").touch()
+            with suppress(ProcessLookupError):
+                os.kill(int((run.path / "pid").read_text()), signal.SIGTERM)
+
+
+def _state(folder: Path) -> State:
+    with suppress(OSError, ValueError):
+        text = (folder / "exit").read_text().strip()
+        if text == "-":
+            return State(CANCELLED, "DependencyNeverSatisfied")
+        if (folder / "cancelled").exists():
+            return State(CANCELLED, "", int(text))
+        return State(COMPLETED if text == "0" else FAILED, "", int(text))
+    try:
+        pid = int((folder / "pid").read_text())
+        alive = str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        alive = False
+    if alive:
+        return State(RUNNING) if (folder / "started").exists() else State(PENDING, "Dependency")
+    return State(CANCELLED if (folder / "cancelled").exists() else FAILED, "its process is gone")

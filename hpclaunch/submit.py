@@ -1,0 +1,46 @@
+"""From a plan to a run, and whom to blame where the scheduler refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpclaunch.errors import SchedulerError
+from hpclaunch.executors import script_executor
+from hpclaunch.plan import Plan
+from hpclaunch.runs import Run
+
+
+def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
+    """Submit `script` through the site's submitit executor, from the current folder.
+
+    Raises SchedulerError, with the profile's key that led there, where the scheduler refuses; then nothing is left.
+    """
+    executor = script_executor(plan)
+    try:
+        job = executor.submit_script(script, after)
+    except SchedulerError as error:
+        raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
+    return executor.run_of(job.job_id)
+
+
+# What sbatch says, and the key of the profile or option to look at.
+_BLAME = {
+    "account": ("account", "--account"),
+    "qos": ("partitions.{partition}.qos", "--qos"),
+    "node configuration": ("partitions.{partition}.gpus_per_node, cores_per_node, directives", "the sizes"),
+    "partition": ("partitions.{partition}.directives", "--partition"),
+    "feature": ("partitions.{partition}.directives", "--partition"),
+    "gres": ("partitions.{partition}.gpus_per_node", "--gpus-per-node"),
+    "time limit": ("partitions.{partition}.walltime, qos", "--walltime"),
+    "memory": ("partitions.{partition}.mem_gb_per_node", "--mem-gb"),
+}
+
+
+def blame(plan: Plan, said: str) -> list[str]:
+    """Name the profile's key that led to what the scheduler said, where it can be told."""
+    for word, (key, option) in _BLAME.items():
+        if word in said.lower():
+            return [
+                f"look at {option}, or at {key.format(partition=plan.partition_name)} in the profile of {plan.name}"
+            ]
+    return []

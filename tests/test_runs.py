@@ -1,0 +1,197 @@
+"""The life of a job on a machine without a scheduler, and the registry of runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import processes_with, start, wait_until
+
+from hpclaunch import paths, runs
+from hpclaunch.errors import HpclaunchError
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HPCLAUNCH_SITE", "local")
+
+
+def call(*words: str, code: int = 0) -> str:
+    process = start(*words)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stdout + stderr
+    return stdout
+
+
+def submit(*words: str, code: int = 0) -> str:
+    return call("submit", "--quiet", *words, code=code).strip()
+
+
+def word(job: str) -> str:
+    return json.loads(call("status", "--json", job))[0]["word"]
+
+
+def test_a_job_without_a_scheduler_has_the_same_life(work):
+    """On a laptop a job runs in the background, has states, logs and an exit code, and outlives the command line."""
+    job = submit("--tasks-per-node", "2", "--", "sh", "-c", "echo from $RANK; sleep 2; exit 4")
+    assert word(job) == "RUNNING"
+    call("wait", job, code=4)
+    assert word(job) == "FAILED"
+    assert (work / "hpclaunch-runs" / job / "rank-1.log").read_text() == "from 1\n"
+    assert "first failure: rank" in (work / "hpclaunch-runs" / job / "job.out").read_text()
+    assert submit("--wait", "--", "true").startswith("local-")
+    call("submit", "--quiet", "--wait", "--", "sh", "-c", "exit 6", code=6)
+
+
+def test_dry_run_is_render(cli):
+    """`submit --dry-run` prints the script and submits nothing."""
+    words = ("--nodes", "2", "--quiet", "--", "true")
+    assert call("submit", "--dry-run", *words) == cli("render", *words).stdout
+    assert json.loads(call("jobs", "--json")) == []
+
+
+def test_cancelled_is_cancelled(work):
+    """`cancel` takes the newest job by default, ends every process of it, and the job says so."""
+    job = submit("--tasks-per-node", "2", "--", "sleep", "100")
+    wait_until(lambda: len(list((work / "hpclaunch-runs" / job).glob("rank-*.log"))) == 2)
+    call("cancel")
+    wait_until(lambda: word(job) == "CANCELLED", 15)
+    assert processes_with(str(work / "hpclaunch-runs" / job)) == []
+    call("wait", job, code=143)
+    call("cancel", job)
+
+
+def test_after_runs_in_order_and_only_after_success():
+    """A job after a failed one never runs; one after a good one does."""
+    good = submit("--", "sleep", "1")
+    second = submit("--after", good, "--", "true")
+    assert word(second) == "PENDING"
+    call("wait", second)
+    bad = submit("--", "false")
+    third = submit("--after", bad, "--", "true")
+    call("wait", third, code=1)
+    assert word(third) == "CANCELLED"
+
+
+def test_a_killed_job_is_not_taken_for_a_running_one(work):
+    """Where the machine went down or the job's keeper was killed, the job is FAILED, with the reason."""
+    job = submit("--", "sleep", "100")
+    keeper = int((work / "hpclaunch-runs" / job / "pid").read_text())
+    wait_until(lambda: word(job) == "RUNNING")
+    os.killpg(keeper, signal.SIGKILL)
+    row = json.loads(call("status", "--json", job))[0]
+    assert (row["word"], row["reason"]) == ("FAILED", "its process is gone")
+
+
+def test_a_moved_folder_is_found_again(work, tmp_path, monkeypatch):
+    """A run whose folder was moved is known by its path, and by its id where it lies in ./hpclaunch-runs."""
+    job = submit("--wait", "--", "echo", "hello")
+    elsewhere = tmp_path / "elsewhere" / "hpclaunch-runs"
+    elsewhere.parent.mkdir()
+    (work / "hpclaunch-runs").rename(elsewhere)
+    assert call("logs", str(elsewhere / job)) == "[0] hello\n"
+    monkeypatch.chdir(elsewhere.parent)
+    assert call("logs", job) == "[0] hello\n"
+    assert word(job) == "COMPLETED"
+
+
+def test_registry_survives_what_is_no_entry():
+    """Half-written, foreign and empty files in the registry hide nothing."""
+    job = submit("--wait", "--", "true")
+    folder = paths.user_state() / "runs"
+    (folder / "1-local-x.json").write_text('{"id": "x", ')
+    (folder / "2-local-y.json").write_text("")
+    (folder / ".3.new").write_text("{")
+    assert [row["id"] for row in json.loads(call("jobs", "--json"))] == [job]
+
+
+def test_full_disk_is_one_message_with_the_job_id(work, monkeypatch):
+    """Where the registry cannot be written the person is told, with the id of the job that is submitted."""
+    (work / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(work / "file"))
+    process = start("submit", "--quiet", "--", "true")
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert "is submitted, but" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_no_file_is_left_half_written(tmp_path, monkeypatch):
+    """A write that fails half-way leaves the old content and no other file."""
+    path = tmp_path / "run.json"
+    runs.write_whole(path, b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        runs.write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_unknown_job_is_one_message():
+    """A job that nobody knows, and no job at all, are said so."""
+    with pytest.raises(HpclaunchError, match="no runs yet"):
+        runs.find([])
+    process = start("status", "4711")
+    assert "no run '4711'" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1
+
+
+def test_python_functions_run_here_too():
+    """hpclaunch.executor("local") gives submitit jobs with results, on a machine without a scheduler."""
+    import subprocess
+
+    script = (
+        "import hpclaunch, os\n"
+        "executor = hpclaunch.executor('local', tasks_per_node=2)\n"
+        "job = executor.submit(lambda n: n + int(os.environ['RANK']), 10)\n"
+        "print(job.results())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert run.stdout == "[10, 11]\n", run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("hpclaunch render --site ga", "gadi"),
+        ("hpclaunch render --site gadi -p gpuv", "gpuvolta"),
+        ("hpclaunch render --site jean-zay -p gpu_p5", "gpu_p5"),
+        ("hpclaunch can", "cancel"),
+        ("hpclaunch logs local-", "local-"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete(monkeypatch, shell, words, offered):
+    """Commands, sites, partitions and jobs complete in bash, zsh and fish."""
+    if offered == "local-":
+        offered = submit("--", "true")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1) if shell != "fish" else words.split()[-1])
+    monkeypatch.setenv("_HPCLAUNCH_COMPLETE", f"{shell}_complete")
+    process = start()
+    assert offered in process.communicate(timeout=30)[0]
+
+
+def test_completion_prints_a_script():
+    """`hpclaunch completion SHELL` prints what the shell evaluates."""
+    for shell in ("bash", "zsh", "fish"):
+        assert "_HPCLAUNCH_COMPLETE" in call("completion", shell)
+
+
+def test_list_is_quick_with_many_runs():
+    """The newest of a thousand runs come first."""
+    began = time.time()
+    for number in range(1000):
+        run = runs.Run(id=str(number), site="s", scheduler="local", job_name="j", folder="/none", submitted=began)
+        runs.register(run)
+    assert [run.id for run in runs.newest_first()[:3]] == ["999", "998", "997"]
