@@ -1,0 +1,177 @@
+"""What the ranks of a run wrote: read, or followed while they write, lines that many wrote alike folded into one.
+
+Files are asked by path, again and again, in small pieces: on a network file system nothing tells of a change, a
+handle may go stale, and a log may be larger than the memory of a login node.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.fold import Folder
+from hpclaunch.runs import Run
+
+POLL_SECONDS = 0.3
+ASK_SECONDS = 2.0  # between two questions to the scheduler
+_PIECE = 65536  # bytes read at once
+_LONGEST = 16384  # bytes; what is longer is cut, since it is seldom text
+
+
+@dataclass
+class _Log:
+    """One growing file."""
+
+    path: Path
+    offset: int = 0
+    identity: tuple[int, int] | None = None
+    rest: bytes = b""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the whole lines that have come by now; a file cut short or put in place of another starts anew."""
+        try:
+            end = self._look(self.path.stat())
+            while self.offset < end:
+                with self.path.open("rb") as file:
+                    self._look(os.fstat(file.fileno()))
+                    file.seek(self.offset)
+                    piece = file.read(_PIECE)
+                if self.offset == 0 or len(self.rest) > _LONGEST:
+                    yield from self.last()
+                if not piece:
+                    return
+                self.offset += len(piece)
+                *whole, rest = (self.rest + piece).split(b"\n")
+                self.rest = rest[rest.rfind(b"\r", 0, max(len(rest) - 1, 0)) + 1 :]
+                yield from map(_text, whole)
+        except FileNotFoundError:
+            self.offset, self.identity = 0, None
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise HpclaunchError(f"{self.path}: cannot be read: {error.strerror}") from None
+
+    def last(self) -> Iterator[str]:
+        """Yield the last line where no newline ends it."""
+        if self.rest:
+            rest, self.rest = self.rest, b""
+            yield _text(rest)
+
+    def _look(self, found: os.stat_result) -> int:
+        identity = (found.st_dev, found.st_ino)
+        if self.identity not in (None, identity) or found.st_size < self.offset:
+            self.offset = 0
+        self.identity = identity
+        return found.st_size
+
+
+def _text(line: bytes) -> str:
+    """Return a line as a terminal would show it in the end, after a progress bar has written over itself."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+
+
+def read(run: Run, rank: int | None) -> Iterator[str]:
+    """Yield the lines that are there. Raises HpclaunchError where the one rank asked for has no log."""
+    logs = {label: _Log(path) for label, path in _paths(run, rank, over=True).items()}
+    folder = Folder(len(logs))
+    yield from map(_printable, folder.take({label: log.lines() for label, log in logs.items()}))
+    yield from map(_printable, _at_last(logs, folder))
+    _check(run, rank, logs)
+
+
+def follow(run: Run, rank: int | None, ended: Callable[[], bool]) -> Iterator[str]:
+    """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
+
+    Raises HpclaunchError where the one rank asked for never had a log, and whatever `ended` raises.
+    """
+    logs: dict[str, _Log] = {}
+    folder = Folder()
+    over, was_over, quiet, asked, old = False, False, False, float("-inf"), 0
+    while not (was_over and quiet):
+        was_over = over
+        if not over and time.monotonic() - asked >= ASK_SECONDS:
+            over, asked = ended(), time.monotonic()
+        paths = _paths(run, rank, over)
+        logs = {label: logs.get(label) or _Log(path) for label, path in paths.items()}
+        folder.expected = max(len(logs), run.nodes * run.tasks_per_node)
+        before = [(log.identity, log.offset) for log in logs.values()]
+        yield from map(_printable, folder.take({label: log.lines() for label, log in logs.items()}))
+        quiet = before == [(log.identity, log.offset) for log in logs.values()]
+        yield from map(_printable, folder.ready(before=old + 1))  # these waited for other ranks since the last poll
+        old = folder.top
+        time.sleep(POLL_SECONDS)
+    yield from map(_printable, _at_last(logs, folder))
+    _check(run, rank, logs)
+
+
+def _at_last(logs: dict[str, _Log], folder: Folder) -> Iterator[tuple[str, str]]:
+    for label, log in logs.items():
+        for line in log.last():
+            folder.add(label, line, folder.top)
+    return folder.ready()
+
+
+def _printable(line: tuple[str, str]) -> str:
+    return f"[{line[0]}] {line[1]}" if line[0] else line[1]
+
+
+def _check(run: Run, rank: int | None, logs: dict[str, _Log]) -> None:
+    if rank is not None and not logs:
+        there = ", ".join(sorted(path.name for path in run.path.glob("*-*.[el]*"))) or "no logs yet"
+        raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
+
+
+def _paths(run: Run, rank: int | None, over: bool) -> dict[str, Path]:
+    """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
+
+    The job's output repeats what rank 0 writes, so it counts only where there will be no other: at the end, or with a
+    script of a person's own.
+    """
+    if rank is not None:
+        path = run.path / f"rank-{rank}.log"
+        return {"": path} if path.exists() else {}
+    for kind, label in (("rank-", ""), ("node-", "node ")):
+        found = {path.stem.removeprefix(kind): path for path in run.path.glob(f"{kind}*.log")}
+        if numbers := sorted((number for number in found if number.isdecimal()), key=int):
+            return {label + number: found[number] for number in numbers}
+    output = own_output(run) if over or _foreign(run) else None
+    return {"job": output} if output else {}
+
+
+def _foreign(run: Run) -> bool:
+    """Tell whether the job script is not one of ours, which write a log for each rank."""
+    try:
+        return b"HPCLAUNCH_RUN_DIR" not in (run.path / "job.sh").read_bytes()
+    except OSError:
+        return False
+
+
+def own_output(run: Run) -> Path | None:
+    """Return the file that the scheduler wrote for the job itself, where it is there.
+
+    Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end; both in the folder of submission.
+    """
+    if run.scheduler == "local":
+        found = run.path.glob("job.out")
+    elif run.scheduler == "pbs":
+        found = run.path.parent.parent.glob(f"*.o{escape(run.id.split('.')[0])}")
+    else:
+        found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
+    return next(iter(sorted(found)), None)
+
+
+def tail(path: Path, count: int) -> list[str]:
+    """Return the last `count` lines that are not blank; none where the file cannot be read."""
+    try:
+        with path.open("rb") as file:
+            cut = file.seek(0, os.SEEK_END) > _PIECE
+            file.seek(-_PIECE if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
+            lines = [_text(line) for line in file.read().split(b"\n")[cut:]]
+    except OSError:
+        return []
+    return [line for line in lines if line.strip()][-count:]
