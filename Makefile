@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint format golden schema wheel clean
+.PHONY: help demo test lint format golden schema cluster-up cluster-down wheel clean
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -34,6 +34,12 @@ golden: $(READY) ## write the golden scripts anew; read their diff
 
 schema: $(READY) ## write the JSON Schema of a profile anew
 	$(BIN)/hpclaunch site schema >site_profiles/site.schema.json
+
+cluster-up: ## start a real Slurm of four nodes on this machine, as root, to type sbatch at
+	tests/slurm_cluster/cluster up
+
+cluster-down: ## take it away again
+	tests/slurm_cluster/cluster down
 
 wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

@@ -1,0 +1,319 @@
+"""Jobs on a real Slurm cluster: submitted, followed, failing, cancelled, continued."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import processes_with, start, wait_until
+
+import hpclaunch
+
+pytestmark = pytest.mark.usefixtures("slurm")
+NAMES = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+REPORT = (
+    "import json, os, socket, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:], host=socket.gethostname())))"
+)
+TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
+AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
+
+
+def submit(*words: str, code: int = 0, seconds: float = 120) -> str:
+    """Submit, expect the exit code, return the job's id."""
+    process = start("submit", "--quiet", *words)
+    stdout, stderr = process.communicate(timeout=seconds)
+    assert process.returncode == code, stdout + stderr
+    return stdout.strip()
+
+
+def call(*words: str, code: int = 0) -> str:
+    process = start(*words)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stdout + stderr
+    return stdout
+
+
+def state(job: str) -> dict:
+    return json.loads(call("status", "--json", job))[0]
+
+
+def reports(job: str, pattern: str = "rank-*.log") -> list[dict]:
+    return [json.loads(path.read_text().splitlines()[-1]) for path in sorted(Path("hpclaunch-runs", job).glob(pattern))]
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+def test_every_rank_has_its_place(work, monkeypatch, launcher):
+    """Two nodes of two ranks, in a folder with blanks and quotes, on r7i3n0 and r6i4n0, are numbered right."""
+    folder = work / 'it\'s a "b"'
+    folder.mkdir()
+    (folder / "site_profiles").symlink_to(work / "site_profiles")
+    monkeypatch.chdir(folder)
+    words = (
+        *TWO_BY_TWO,
+        "--cpus-per-task",
+        "10",
+        "--directive=--nodelist=r7i3n0,r6i4n0",
+        "--launcher",
+        launcher,
+        *AS_ROOT,
+    )
+    job = submit(*words, "--wait", "--", sys.executable, "-c", REPORT, "a b", "$HOME")
+    found = reports(job)
+    assert [tuple(report[name] for name in NAMES) for report in found] == [
+        ("r6i4n0", "4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)
+    ]
+    assert [report["host"] for report in found] == ["r6i4n0", "r6i4n0", "r7i3n0", "r7i3n0"]
+    assert len({report["MASTER_PORT"] for report in found}) == 1
+    assert all(report["argv"] == ["a b", "$HOME"] for report in found)
+    if launcher == "tasks":
+        assert {report["SLURM_CPUS_PER_TASK"] for report in found} == {"10"}
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "lightning", "mpirun"])
+def test_the_bundled_workload_trains(launcher):
+    """`submit --wait` trains Lightning DDP on two nodes, whatever starts the ranks."""
+    words = (*TWO_BY_TWO, "--launcher", launcher, "--env", "OMP_NUM_THREADS=1", *AS_ROOT)
+    job = submit(*words, "--wait", "--", sys.executable, str(MNIST), "--epochs", "1")
+    output = Path(f"mnist_{job}.out").read_text()
+    assert "MEMBER: 1/4" in output
+    assert "test accuracy" in output
+
+
+def test_a_job_and_its_life():
+    """The id alone is on stdout; the run folder has script, plan and logs; jobs, status and logs tell of it."""
+    job = submit(*TWO_BY_TWO, "--", "bash", "-c", 'echo "hello from rank $RANK"; echo same; sleep 5')
+    assert job.isdigit()
+    assert call("logs", "-f", job).splitlines()[-5:] != []
+    wait_until(lambda: state(job)["word"] == "COMPLETED")
+    folder = Path("hpclaunch-runs", job)
+    assert {"job.sh", "plan.json", "run.json", "rank-0.log", "rank-3.log"} <= {path.name for path in folder.iterdir()}
+    lines = call("logs", job).splitlines()
+    assert "[\u00d74] same" in lines
+    assert "[3] hello from rank 3" in lines
+    assert call("logs", "--rank", "2", job) == "hello from rank 2\nsame\n"
+    assert call("jobs").split()[:2] == [job, "COMPLETED"]
+    printed = call(
+        "render", "--quiet", *TWO_BY_TWO, "--", "bash", "-c", 'echo "hello from rank $RANK"; echo same; sleep 5'
+    )
+    assert (folder / "job.sh").read_text() == printed
+
+
+def test_a_failing_rank_ends_the_job_with_its_code():
+    """One rank exits with 7: within 15 s the job is FAILED with 7, and `why` names rank, host and last line."""
+    code = (
+        "import os, sys, time\nif os.environ['RANK'] == '3':\n    print('no data here'); sys.exit(7)\ntime.sleep(100)"
+    )
+    began = time.monotonic()
+    job = submit(*TWO_BY_TWO, "--", sys.executable, "-c", code)
+    call("wait", job, code=7)
+    assert time.monotonic() - began < 15
+    assert (state(job)["word"], state(job)["exit_code"]) == ("FAILED", 7)
+    why = call("why", job)
+    assert "rank 3" in why
+    assert "r6i4n1" in why
+    assert "no data here" in why
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_cancel_leaves_no_process(work, launcher):
+    """Cancelled jobs are gone from every node within 15 s."""
+    job = submit(*TWO_BY_TWO, "--launcher", launcher, "--", sys.executable, "-c", "import time; time.sleep(300)")
+    wait_until(lambda: len(list(Path("hpclaunch-runs", job).glob("rank-*.log"))) == 4)
+    call("cancel", job)
+    wait_until(lambda: processes_with(str(work / "hpclaunch-runs" / job)) == [], 15)
+    wait_until(lambda: state(job)["word"] == "CANCELLED")
+    call("wait", job, code=state(job)["exit_code"] or 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "key"),
+    [
+        (("-A", "nope@v100"), "Invalid account", "look at --account"),
+        (("--directive=--qos=nope",), "Invalid qos", "partitions.v100.qos"),
+        (("--directive=--gres=gpu:5",), "node configuration is not available", "partitions.v100.gpus_per_node"),
+        (("--directive=--frobnicate",), "unrecognized option", ""),
+    ],
+)
+def test_refusals_come_back_in_slurms_words(work, words, said, key):
+    """What sbatch refuses ends with its own words, the key to look at, exit code 3, and no run folder."""
+    process = start("submit", *words, "--", "true")
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (3, "")
+    assert said in stderr
+    assert key in stderr
+    assert not (work / "hpclaunch-runs").exists()
+    assert json.loads(call("jobs", "--json")) == []
+
+
+def test_pending_has_its_reason():
+    """A job that Slurm lets wait for ever is explained."""
+    job = submit("--directive=--qos=qos_gpu-dev", "--directive=--time=05:00:00", "--", "true")
+    wait_until(lambda: state(job)["reason"] == "QOSMaxWallDurationPerJobLimit")
+    assert state(job)["word"] == "PENDING"
+    assert "walltime" in call("why", job)
+
+
+def test_concurrent_submissions_lose_nothing():
+    """Twenty submissions beside each other are all in the registry."""
+    processes = [start("submit", "--quiet", "--tasks-per-node", "1", "--", "true") for _ in range(20)]
+    ids = {process.communicate(timeout=120)[0].strip() for process in processes}
+    assert len(ids) == 20
+    assert {row["id"] for row in json.loads(call("jobs", "--json", "-n", "50"))} == ids
+
+
+def counting(work: Path, monkeypatch, *names: str) -> Path:
+    """Put programs on PATH that note each call before they call the real ones."""
+    folder = work / "bin"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text(f'#!/bin/sh\necho {name} >>{work}/calls\nexec /usr/bin/{name} "$@"\n')
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return work / "calls"
+
+
+def test_status_of_many_asks_once(work, monkeypatch):
+    """The state of many jobs is one question to the scheduler."""
+    ids = [submit("--tasks-per-node", "1", "--", "true") for _ in range(5)]
+    wait_until(lambda: {row["word"] for row in json.loads(call("status", "--json", *ids))} == {"COMPLETED"})
+    calls = counting(work, monkeypatch, "sacct", "squeue", "scontrol")
+    call("status", *ids)
+    assert calls.read_text() == "sacct\n"
+
+
+def test_without_accounting_the_controller_is_asked(work, monkeypatch):
+    """On a cluster without sacct the state comes from scontrol, exit code included."""
+    job = submit("--tasks-per-node", "1", "--", "bash", "-c", "exit 5")
+    folder = work / "bin"
+    folder.mkdir()
+    (folder / "sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+    (folder / "sacct").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    call("wait", job, code=5)
+    assert state(job)["word"] == "FAILED"
+
+
+def test_a_script_of_ones_own_is_checked_and_submitted(work):
+    """`submit --script` takes any script, refuses broken ones, and directives that Slurm would ignore."""
+    (work / "own.sh").write_text("#!/bin/bash\n#SBATCH --account=abc@v100\n#SBATCH --output=/dev/null\nexit 3\n")
+    job = submit("--script", "own.sh", "--wait", code=3)
+    assert state(job)["word"] == "FAILED"
+    (work / "late.sh").write_text("#!/bin/bash\ncd /tmp\n#SBATCH --time=1\n")
+    process = start("submit", "--script", "late.sh")
+    assert "late.sh:3: a directive after the first command (line 2) is ignored" in process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    (work / "broken.sh").write_text("#!/bin/bash\nif\n")
+    process = start("submit", "--script", "broken.sh")
+    assert "syntax error" in process.communicate(timeout=60)[1]
+
+
+def test_after_waits_for_success():
+    """A job submitted --after another starts once that has succeeded."""
+    first = submit("--tasks-per-node", "1", "--", "bash", "-c", "sleep 3; date +%s.%N >first")
+    second = submit("--tasks-per-node", "1", "--after", first, "--wait", "--", "bash", "-c", "cat first; date +%s.%N")
+    ended, began = map(float, Path("hpclaunch-runs", second, "rank-0.log").read_text().split())
+    assert began > ended
+
+
+def test_python_functions_run_on_every_rank():
+    """In submitit's way, results and exceptions of each rank come back, with the launch contract in the environment."""
+    script = """
+import hpclaunch, os, submitit
+def place(factor):
+    if factor == 0:
+        raise ValueError("zero")
+    return factor * int(os.environ["RANK"]), os.environ["MASTER_ADDR"], os.environ["NODE_RANK"]
+executor = hpclaunch.executor("jz", nodes=2, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
+assert isinstance(executor, submitit.SlurmExecutor)
+job = executor.submit(place, 10)
+expected = [(0, "r6i4n0", "0"), (10, "r6i4n0", "0"), (20, "r6i4n0", "1"), (30, "r6i4n0", "1")]
+assert job.results() == expected, job.results()
+assert job.done() and "Job completed successfully" in job.stdout()
+failing = executor.submit(place, 0)
+try:
+    failing.results()
+    raise SystemExit("no exception came back")
+except submitit.core.utils.FailedJobError as error:
+    assert "ValueError: zero" in str(error)
+waiting = executor.submit(place, 1)
+waiting.cancel()
+print("fine")
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout == "fine\n", run.stderr
+
+
+def test_map_array_is_one_submission(work, monkeypatch):
+    """Fifty functions are one array: one sbatch, fifty results."""
+    calls = counting(work, monkeypatch, "sbatch")
+    script = """
+import hpclaunch
+executor = hpclaunch.executor("jz", tasks_per_node=1, walltime="00:05:00", account="abc@v100")
+jobs = executor.map_array(lambda n: n * n, range(50))
+print([job.result() for job in jobs] == [n * n for n in range(50)])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False)
+    assert run.stdout == "True\n", run.stderr
+    assert calls.read_text() == "sbatch\n"
+
+
+COUNT = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
+n = int(open(path).read()) if os.path.exists(path) else 0
+while n < LIMIT:
+    time.sleep(1)
+    n += 1
+    print("step", n, flush=True)
+    open(path, "w").write(str(n))
+    if told:
+        sys.exit(75)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_a_job_goes_on_past_its_walltime(work, launcher):
+    """A command that needs more than one walltime ends COMPLETED by itself, no step lost or done twice, logs in one."""
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "130"))
+    words = ("-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "4", "--launcher", launcher)
+    job = submit(*TWO_BY_TWO, *words, "--wait", "--", sys.executable, "count.py", seconds=400)
+    log = Path("hpclaunch-runs", job, "rank-3.log").read_text().splitlines()
+    assert [line for line in log if not line.startswith("---")] == [f"step {n}" for n in range(1, 131)] + ["done"]
+    assert log[0] == "--- attempt 1 of 4 ---"
+    assert sum(line.startswith("--- attempt") for line in log) >= 2
+    assert "going on in attempt 2 of 4" in Path(f"count_{job}.out").read_text()
+
+
+def test_attempts_end_clearly_when_they_are_used_up(work):
+    """After the last attempt the job ends with 75 and says so; one that fails by itself is never started again."""
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "1000"))
+    words = ("-t", "00:01:00", "--warn-before", "30s", "--max-attempts", "2", "--tasks-per-node", "1")
+    job = submit(*words, "--wait", "--", sys.executable, "count.py", code=75, seconds=300)
+    assert "not done, and 2 attempts are used up" in Path(f"count_{job}.out").read_text()
+    failing = submit(*words, "--wait", "--", "bash", "-c", "exit 9", code=9)
+    assert "attempt 2" not in Path("hpclaunch-runs", failing, "rank-0.log").read_text()
+
+
+def test_a_dead_node_costs_the_job_its_attempt_only(slurm, work):
+    """When a node dies in mid-run, the job starts again on other nodes and completes."""
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "40"))
+    words = (*TWO_BY_TWO, "--max-attempts", "3", "--directive=--exclude=r7i3n1")
+    job = submit(*words, "--", sys.executable, "count.py")
+    wait_until(lambda: len(list(Path("hpclaunch-runs", job).glob("count-*"))) == 4)
+    try:
+        subprocess.run([slurm, "kill-node", "r6i4n1"], check=True)
+        wait_until(lambda: state(job)["word"] == "COMPLETED", 180)
+    finally:
+        subprocess.run([slurm, "start-node", "r6i4n1"], check=True)
+    log = Path("hpclaunch-runs", job, "rank-3.log").read_text()
+    assert "--- attempt 2 of 3 ---" in log
+    assert log.endswith("step 40\ndone\n")
