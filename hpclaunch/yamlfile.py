@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -122,6 +121,8 @@ def convert(layers: list[Document], model: type[T]) -> T:
 
 def _convert_without(data: dict[str, Any], keys: list[Key], model: type[T]) -> T | None:
     """Convert what is right, so that one round names the mistakes of form and those of sense."""
+    import copy
+
     data = copy.deepcopy(data)
     while keys:
         for key in reversed(keys):

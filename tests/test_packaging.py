@@ -19,6 +19,7 @@ FILES = [
     "hpclaunch/causes.py",
     "hpclaunch/checks.py",
     "hpclaunch/cli/__init__.py",
+    "hpclaunch/cli/completion.py",
     "hpclaunch/cli/job.py",
     "hpclaunch/cli/options.py",
     "hpclaunch/cli/runs.py",

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
-import click
+gc.disable()  # a command ends long before its garbage matters; the imports below make the most of it
 
-from hpclaunch import __version__
-from hpclaunch.cli.job import render_command, run_command
-from hpclaunch.cli.options import config_defaults
-from hpclaunch.cli.runs import (
-    cancel_command,
-    jobs_command,
-    logs_command,
-    status_command,
-    wait_command,
-    why_command,
-)
-from hpclaunch.cli.site import site_group, sites_command
-from hpclaunch.cli.submit import submit_command
-from hpclaunch.errors import HpclaunchError
+from importlib import import_module  # noqa: E402
+from typing import Any  # noqa: E402
 
-gc.disable()  # a command ends long before its garbage matters
+import click  # noqa: E402
+
+from hpclaunch import __version__  # noqa: E402
+from hpclaunch.errors import HpclaunchError  # noqa: E402
+
+# Each command and where it is; a command's module is imported when it is called.
+COMMANDS = {
+    "render": "job.render_command",
+    "run": "job.run_command",
+    "submit": "submit.submit_command",
+    "jobs": "runs.jobs_command",
+    "status": "runs.status_command",
+    "logs": "runs.logs_command",
+    "wait": "runs.wait_command",
+    "cancel": "runs.cancel_command",
+    "why": "runs.why_command",
+    "sites": "site.sites_command",
+    "site": "site.site_group",
+    "completion": "completion.completion_command",
+}
 
 
 class _Group(click.Group):
     """The one place where an expected error becomes a message and an exit code."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(".")
+        command: click.Command = getattr(import_module(f"hpclaunch.cli.{module}"), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,32 +68,6 @@ def main(ctx: click.Context) -> None:
     hpclaunch.yaml in the user's config folder (nodes: 2). The command line wins, then the environment.
     """
     if ctx.invoked_subcommand in ("render", "run", "submit"):
+        from hpclaunch.cli.options import config_defaults
+
         ctx.default_map = {ctx.invoked_subcommand: config_defaults()}
-
-
-@click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion_command(shell: str) -> None:
-    """Print what completes commands, sites, partitions and jobs in a shell: eval "$(hpclaunch completion bash)"."""
-    from click.shell_completion import get_completion_class
-
-    completion = get_completion_class(shell)
-    assert completion is not None  # noqa: S101 - click knows these three
-    click.echo(completion(main, {}, "hpclaunch", "_HPCLAUNCH_COMPLETE").source())
-
-
-for command in (
-    render_command,
-    run_command,
-    submit_command,
-    jobs_command,
-    status_command,
-    logs_command,
-    wait_command,
-    cancel_command,
-    why_command,
-    completion_command,
-    sites_command,
-    site_group,
-):
-    main.add_command(command)

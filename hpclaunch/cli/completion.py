@@ -1,0 +1,17 @@
+"""The command that makes shells complete."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion_command(ctx: click.Context, /, shell: str) -> None:
+    """Print what completes commands, sites, partitions and jobs in SHELL: eval "$(hpclaunch completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    completion = get_completion_class(shell)
+    assert completion is not None  # noqa: S101 - click knows these three
+    click.echo(completion(ctx.find_root().command, {}, "hpclaunch", "_HPCLAUNCH_COMPLETE").source())
