@@ -173,7 +173,7 @@ def test_missing_program_is_127_with_bashs_words(work):
     """A command that does not exist ends as in any shell."""
     result = run("--", "no-such-program")
     assert result.returncode == 127
-    assert "no-such-program: command not found" in result.stdout
+    assert "no-such-program: not found" in result.stdout
 
 
 def test_busy_port_is_passed_over(work, cli):

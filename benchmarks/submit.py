@@ -1,0 +1,110 @@
+"""Measure what submitting costs: python benchmarks/submit.py [--rounds N], on a machine with Slurm (make cluster-up).
+
+In turns, the time of `hpclaunch submit`, of a bare `sbatch FILE` and of `hpclaunch render`; and the time from a job's
+start to its first all-reduce, against a srun script written by hand. Goals: a submit takes at most a render more than
+sbatch, and the all-reduce comes after at most 1.1 x the time.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+HPCLAUNCH = str(Path(sys.executable).with_name("hpclaunch"))
+REQUEST = ["--site", "bench", "--nodes", "2", "--tasks-per-node", "2", "--walltime", "00:05:00", "--quiet"]
+PROFILE = "extends: jean-zay\ntitle: the cluster at hand\nmodules: []\n"
+ALL_REDUCE = """
+import os, time
+import torch.distributed as dist
+import torch
+rank, size = int(os.environ.get("RANK", os.environ["SLURM_PROCID"])), int(os.environ["WORLD_SIZE"])
+dist.init_process_group("gloo", rank=rank, world_size=size)
+dist.all_reduce(torch.ones(1))
+if rank == 0:
+    print(time.time() - float(os.environ["JOB_BEGAN"]))
+"""
+BY_HAND = """#!/bin/bash
+#SBATCH --account={account}
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=20
+#SBATCH --time=00:05:00
+#SBATCH --output=by-hand-%j.out
+export JOB_BEGAN=$(date +%s.%N)
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500 WORLD_SIZE=4
+srun {python} all_reduce.py
+"""
+
+
+def timed(*words: str, stdin: str = "") -> tuple[float, str]:
+    """Return how long a command takes, and what it prints."""
+    began = time.perf_counter()
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(words)}: {done.stderr.strip()}")
+    return time.perf_counter() - began, done.stdout.strip()
+
+
+def first_all_reduce(script: str, output: str) -> float:
+    """Run a job and return the seconds from its start to its first all-reduce."""
+    _, job = timed("sbatch", "--parsable", "--wait", stdin=script)
+    return float(Path(output.format(job=job)).read_text().split()[-1])
+
+
+@click.command()
+@click.option("--rounds", type=click.IntRange(min=1), default=11, show_default=True)
+@click.option("--account", default="abc@v100", show_default=True)
+def main(rounds: int, account: str) -> None:
+    """Measure submission and the start of a job."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        os.environ["XDG_STATE_HOME"] = folder
+        Path("site_profiles").mkdir()
+        Path("site_profiles/bench.yaml").write_text(PROFILE)
+        Path("all_reduce.py").write_text(ALL_REDUCE)
+        request = [*REQUEST, "--account", account]
+        _, ours = timed(
+            HPCLAUNCH,
+            "render",
+            *request,
+            "--setup",
+            "export JOB_BEGAN=$(date +%s.%N)",
+            "--",
+            sys.executable,
+            "all_reduce.py",
+        )
+        Path("empty.sh").write_text(timed(HPCLAUNCH, "render", *request, "--", "true")[1] + "\n")
+        hand = BY_HAND.format(account=account, python=sys.executable)
+        seconds: dict[str, list[float]] = {name: [] for name in ("sbatch", "render", "submit", "by hand", "hpclaunch")}
+        for _ in range(rounds):
+            seconds["sbatch"].append(timed("sbatch", "--hold", "empty.sh")[0])
+            seconds["render"].append(timed(HPCLAUNCH, "render", *request, "--", "true")[0])
+            seconds["submit"].append(timed(HPCLAUNCH, "submit", *request, "--directive=--hold", "--", "true")[0])
+            timed("scancel", "--me")
+        for _ in range(max(rounds // 3, 3)):
+            seconds["by hand"].append(first_all_reduce(hand, "by-hand-{job}.out"))
+            seconds["hpclaunch"].append(first_all_reduce(ours, "hpclaunch-runs/{job}/rank-0.log"))
+    median = {name: statistics.median(row) for name, row in seconds.items()}
+    for name, value in median.items():
+        print(f"{name:10}{value * 1e3:8.0f} ms")
+    above = median["submit"] - median["sbatch"]
+    ratio = median["hpclaunch"] / median["by hand"]
+    print(f"goal: submit at most a render above sbatch ({above * 1e3:.0f} ms): {verdict(above <= median['render'])}")
+    print(f"goal: first all-reduce at most 1.1 x by hand ({ratio:.2f}): {verdict(ratio <= 1.1)}")
+
+
+def verdict(met: bool) -> str:
+    """Say whether a goal is met."""
+    return "met" if met else "missed"
+
+
+if __name__ == "__main__":
+    main()
