@@ -512,8 +512,16 @@ def main() -> None:
     if trainer.is_global_zero:
         print(
             f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set)} training images, "
-            f"{args.epochs} epochs, {time.perf_counter() - start:.1f} s)"
+            f"{args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
+            flush=True,
         )
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        # Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate
+        # called without an active exception"), and its launcher takes the training for a failed one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
