@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.runs import FOLDER
+from hpclaunch.schedulers.local import new_id
 
 
 def run(script: str) -> NoReturn:
@@ -16,8 +17,8 @@ def run(script: str) -> NoReturn:
 
     Signals and the exit code are then the script's own. Raises HpclaunchError where the folder cannot be written.
     """
-    job_id = f"local-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    path = Path("hpclaunch-runs", job_id, "job.sh")
+    job_id = new_id()
+    path = Path(FOLDER, job_id, "job.sh")
     try:
         path.parent.mkdir(parents=True)
         path.write_text(script, encoding="utf-8", errors="surrogateescape")

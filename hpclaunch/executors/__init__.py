@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hpclaunch.runs import FOLDER
+
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
     from hpclaunch.plan import Plan
 
 
-def script_executor(plan: Plan, folder: str = "hpclaunch-runs/%j") -> ScriptExecutor:
+def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
     """Return the executor of the plan's scheduler."""
     from hpclaunch.executors.script import EXECUTORS, ScriptExecutor
 

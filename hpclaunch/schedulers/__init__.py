@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs import Run, State
+from hpclaunch.runs import UNKNOWN, Run, State
 
 SCHEDULERS = {"slurm": "hpclaunch.schedulers.slurm", "local": "hpclaunch.schedulers.local"}
 
@@ -39,8 +39,6 @@ def scheduler(name: str) -> Scheduler:
 
 def states(runs: Sequence[Run]) -> dict[tuple[str, str], State]:
     """Return the state of each run by (site, id), each scheduler asked once."""
-    from hpclaunch.runs import UNKNOWN
-
     found = {(run.site, run.id): State(UNKNOWN) for run in runs}
     for name in {run.scheduler for run in runs}:
         mine = [run for run in runs if run.scheduler == name]
