@@ -75,16 +75,19 @@ def _text(line: bytes) -> str:
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
 
 
-def read(run: Run, rank: int | None) -> Iterator[str]:
-    """Yield the lines that are there. Raises HpclaunchError where the one rank asked for has no log."""
-    logs = {label: _Log(path) for label, path in _paths(run, rank, over=True).items()}
+def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
+    """Yield the lines that are there, with `err` those written to stderr alone.
+
+    Raises HpclaunchError where the one rank asked for has no log.
+    """
+    logs = {label: _Log(path) for label, path in _paths(run, rank, err, over=True).items()}
     folder = Folder(len(logs))
     yield from map(_printable, folder.take({label: log.lines() for label, log in logs.items()}))
     yield from map(_printable, _at_last(logs, folder))
     _check(run, rank, logs)
 
 
-def follow(run: Run, rank: int | None, ended: Callable[[], bool]) -> Iterator[str]:
+def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = False) -> Iterator[str]:
     """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
 
     Raises HpclaunchError where the one rank asked for never had a log, and whatever `ended` raises.
@@ -96,7 +99,7 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool]) -> Iterator[st
         was_over = over
         if not over and time.monotonic() - asked >= ASK_SECONDS:
             over, asked = ended(), time.monotonic()
-        paths = _paths(run, rank, over)
+        paths = _paths(run, rank, err, over)
         logs = {label: logs.get(label) or _Log(path) for label, path in paths.items()}
         folder.expected = max(len(logs), run.nodes * run.tasks_per_node)
         before = [(log.identity, log.offset) for log in logs.values()]
@@ -126,20 +129,21 @@ def _check(run: Run, rank: int | None, logs: dict[str, _Log]) -> None:
         raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
 
 
-def _paths(run: Run, rank: int | None, over: bool) -> dict[str, Path]:
+def _paths(run: Run, rank: int | None, err: bool, over: bool) -> dict[str, Path]:
     """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
 
     The job's output repeats what rank 0 writes, so it counts only where there will be no other: at the end, or with a
     script of a person's own.
     """
+    suffix = ".err" if err else ".log"
     if rank is not None:
-        path = run.path / f"rank-{rank}.log"
+        path = run.path / f"rank-{rank}{suffix}"
         return {"": path} if path.exists() else {}
     for kind, label in (("rank-", ""), ("node-", "node ")):
-        found = {path.stem.removeprefix(kind): path for path in run.path.glob(f"{kind}*.log")}
+        found = {path.stem.removeprefix(kind): path for path in run.path.glob(f"{kind}*{suffix}")}
         if numbers := sorted((number for number in found if number.isdecimal()), key=int):
             return {label + number: found[number] for number in numbers}
-    output = own_output(run) if over or _foreign(run) else None
+    output = own_output(run) if not err and (over or _foreign(run)) else None
     return {"job": output} if output else {}
 
 

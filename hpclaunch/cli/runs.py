@@ -61,12 +61,13 @@ def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
 @_JOB
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="This rank alone.")
-def logs_command(job: str | None, follow: bool, rank: int | None) -> None:
+@click.option("--err", is_flag=True, help="What was written to stderr alone.")
+def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> None:
     """Show what the ranks wrote, lines that many wrote alike folded into one."""
     from hpclaunch import logs
 
     (run,) = runs.find([job] if job else [])
-    lines = logs.follow(run, rank, ended=lambda: state_of(run).ended) if follow else logs.read(run, rank)
+    lines = logs.follow(run, rank, lambda: state_of(run).ended, err) if follow else logs.read(run, rank, err)
     for line in lines:
         click.echo(line)
 

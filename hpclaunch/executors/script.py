@@ -24,7 +24,7 @@ _SUBMITIT_MARGIN_MIN = 10
 
 
 class RunPaths(utils.JobPaths):
-    """submitit's files in our run folder; a rank's log is both its stdout and its stderr."""
+    """submitit's files in our run folder; a rank's log has its stdout and its stderr."""
 
     @property
     def submission_file(self) -> Path:
@@ -38,8 +38,8 @@ class RunPaths(utils.JobPaths):
 
     @property
     def stderr(self) -> Path:
-        """The same log."""
-        return self.stdout
+        """What it wrote to stderr alone."""
+        return self.stdout.with_suffix(".err")
 
 
 class Watcher(core.InfoWatcher):

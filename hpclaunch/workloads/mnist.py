@@ -10,8 +10,8 @@
 How many processes there are and where comes from the environment alone (see `find_layout`). Without --data-dir
 it trains on digits that it draws itself: nothing is ever downloaded.
 
-A training outlives its walltime: told by SIGUSR1 that the end is near, all processes save together, between two
-steps, and leave with exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
+A training outlives its walltime: told by SIGUSR1 or SIGTERM that the end is near, all processes save together, between
+two steps, and leave with exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
 """
 
 import argparse
@@ -291,14 +291,14 @@ class CheckpointError(Exception):
 
 
 class Checkpoints(pl.Callback):
-    """Saves the training at the end of each epoch and when SIGUSR1 comes, and puts a saved one back.
+    """Saves the training at the end of each epoch and when SIGUSR1 or SIGTERM comes, and puts a saved one back.
 
     Saving and going on happen at one point, `on_train_batch_start`: the step before is done, this one has not begun,
     so none is trained twice or left out. With another number of ranks or another batch size training goes on at the
     same image, rounded down to a step, and at that step of the learning rate's schedule.
     """
 
-    stop_asked = False  # this process has had SIGUSR1
+    stop_asked = False  # this process has had one of them
 
     def __init__(self, folder: Path | None, data: DigitsData) -> None:
         self.path, self.data = folder and folder / "mnist.ckpt", data
@@ -316,6 +316,8 @@ class Checkpoints(pl.Callback):
         last, first = trainer.strategy.reduce(steps, reduce_op="max").tolist()
         if last != -first:
             sys.exit(f"mnist.py: the ranks start from steps {-first} to {last}; does every node see {self.path}?")
+        if self.path:  # preemption, or a scheduler's end; Lightning's own handler is back after the training
+            signal.signal(signal.SIGTERM, self.ask_to_stop)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int

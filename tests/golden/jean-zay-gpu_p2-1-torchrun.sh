@@ -46,9 +46,13 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
+        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
+    local code tee=$!
     (exec "$@") # a program, never one of this shell's own words
-    local code=$?
+    code=$?
+    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
@@ -61,7 +65,8 @@ run_torchrun() { # COMMAND...
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
-    fail $? "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    local code=$?
+    fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
     return 1
 }
 

@@ -48,9 +48,13 @@ run_rank() { # COMMAND...
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
+        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
+    local code tee=$!
     (exec "$@") # a program, never one of this shell's own words
-    local code=$?
+    code=$?
+    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }

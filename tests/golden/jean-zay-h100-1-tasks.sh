@@ -47,9 +47,13 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>&1 || exit 1
+    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
+        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
+    local code tee=$!
     (exec "$@") # a program, never one of this shell's own words
-    local code=$?
+    code=$?
+    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }

@@ -32,9 +32,13 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     unset RANK LOCAL_RANK
     trap : INT TERM USR1 USR2
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 || exit 1
+    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" \
+        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err") || exit 1
+    local code tee=$!
     (exec "$@") # a program, never one of this shell's own words
-    local code=$?
+    code=$?
+    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
     ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
     return "$code"
 }
