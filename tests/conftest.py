@@ -68,6 +68,24 @@ def start(*words: object, **options) -> subprocess.Popen[str]:
     return subprocess.Popen(command, **(pipes | options))
 
 
+def call(*words: object, code: int = 0, seconds: float = 60) -> str:
+    """Call the real command line, expect the exit code, return what it prints."""
+    process = start(*words)
+    stdout, stderr = process.communicate(timeout=seconds)
+    assert process.returncode == code, stdout + stderr
+    return stdout
+
+
+def submit(*words: object, code: int = 0, seconds: float = 120) -> str:
+    """Submit, expect the exit code, return the job's id."""
+    return call("submit", "--quiet", *words, code=code, seconds=seconds).strip()
+
+
+def state(job: str) -> dict:
+    """Return what `status --json` says of one job."""
+    return json.loads(call("status", "--json", job))[0]
+
+
 def processes_with(text: str) -> list[str]:
     """List the command lines of processes that carry `text` in theirs or in their environment."""
     found = []

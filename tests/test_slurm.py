@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import call, processes_with, start, state, submit, wait_until
 
 import hpclaunch
 
@@ -22,25 +22,6 @@ REPORT = (
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
-
-
-def submit(*words: str, code: int = 0, seconds: float = 120) -> str:
-    """Submit, expect the exit code, return the job's id."""
-    process = start("submit", "--quiet", *words)
-    stdout, stderr = process.communicate(timeout=seconds)
-    assert process.returncode == code, stdout + stderr
-    return stdout.strip()
-
-
-def call(*words: str, code: int = 0) -> str:
-    process = start(*words)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == code, stdout + stderr
-    return stdout
-
-
-def state(job: str) -> dict:
-    return json.loads(call("status", "--json", job))[0]
 
 
 def reports(job: str, pattern: str = "rank-*.log") -> list[dict]:
@@ -104,6 +85,15 @@ def test_a_job_and_its_life():
     assert (folder / "job.sh").read_text() == printed
 
 
+def test_stderr_is_in_the_log_and_alone():
+    """`logs` shows what ranks write to stdout and stderr, a last traceback too; `logs --err` the latter alone."""
+    code = "import sys; print('out'); print('err', file=sys.stderr); raise SystemExit('the last word')"
+    job = submit("--tasks-per-node", "2", "--wait", "--", sys.executable, "-c", code, code=1)
+    assert call("logs", job).splitlines() == ["[\u00d72] out", "[\u00d72] err", "[\u00d72] the last word"]
+    assert call("logs", "--err", "--rank", "1", job) == "err\nthe last word\n"
+    assert call("logs", "--err", "-f", job).splitlines() == ["[\u00d72] err", "[\u00d72] the last word"]
+
+
 def test_a_failing_rank_ends_the_job_with_its_code():
     """One rank exits with 7: within 15 s the job is FAILED with 7, and `why` names rank, host and last line."""
     code = (
@@ -159,14 +149,6 @@ def test_pending_has_its_reason():
     assert "walltime" in call("why", job)
 
 
-def test_concurrent_submissions_lose_nothing():
-    """Twenty submissions beside each other are all in the registry."""
-    processes = [start("submit", "--quiet", "--tasks-per-node", "1", "--", "true") for _ in range(20)]
-    ids = {process.communicate(timeout=120)[0].strip() for process in processes}
-    assert len(ids) == 20
-    assert {row["id"] for row in json.loads(call("jobs", "--json", "-n", "50"))} == ids
-
-
 def counting(work: Path, monkeypatch, *names: str) -> Path:
     """Put programs on PATH that note each call before they call the real ones."""
     folder = work / "bin"
@@ -178,11 +160,21 @@ def counting(work: Path, monkeypatch, *names: str) -> Path:
     return work / "calls"
 
 
-def test_status_of_many_asks_once(work, monkeypatch):
-    """The state of many jobs is one question to the scheduler."""
-    ids = [submit("--tasks-per-node", "1", "--", "true") for _ in range(5)]
-    wait_until(lambda: {row["word"] for row in json.loads(call("status", "--json", *ids))} == {"COMPLETED"})
+def test_two_hundred_submissions_lose_nothing_and_are_one_question(work, monkeypatch):
+    """Of 200 jobs, 20 submitted at a time, each is in the registry, and the state of all is one question."""
+    ids: set[str] = set()
+    for _ in range(10):
+        words = ("submit", "--quiet", "--tasks-per-node", "1", "--directive=--hold", "--", "true")
+        processes = [start(*words) for _ in range(20)]
+        ids |= {process.communicate(timeout=120)[0].strip() for process in processes}
+    assert len(ids) == 200
+    assert {row["id"] for row in json.loads(call("jobs", "--json", "-n", "300"))} == ids
     calls = counting(work, monkeypatch, "sacct", "squeue", "scontrol")
+    assert {row["word"] for row in json.loads(call("status", "--json", *ids))} == {"PENDING"}
+    assert calls.read_text() == "sacct\nsqueue\n"  # why a job waits, only squeue knows
+    call("cancel", *ids)
+    wait_until(lambda: {row["word"] for row in json.loads(call("status", "--json", *ids))} == {"CANCELLED"})
+    calls.unlink()
     call("status", *ids)
     assert calls.read_text() == "sacct\n"
 
@@ -261,59 +253,3 @@ print([job.result() for job in jobs] == [n * n for n in range(50)])
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False)
     assert run.stdout == "True\n", run.stderr
     assert calls.read_text() == "sbatch\n"
-
-
-COUNT = """
-import os, signal, sys, time
-told = []
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
-n = int(open(path).read()) if os.path.exists(path) else 0
-while n < LIMIT:
-    time.sleep(1)
-    n += 1
-    print("step", n, flush=True)
-    open(path, "w").write(str(n))
-    if told:
-        sys.exit(75)
-print("done", flush=True)
-"""
-
-
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
-def test_a_job_goes_on_past_its_walltime(work, launcher):
-    """A command that needs more than one walltime ends COMPLETED by itself, no step lost or done twice, logs in one."""
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "130"))
-    words = ("-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "4", "--launcher", launcher)
-    job = submit(*TWO_BY_TWO, *words, "--wait", "--", sys.executable, "count.py", seconds=400)
-    log = Path("hpclaunch-runs", job, "rank-3.log").read_text().splitlines()
-    assert [line for line in log if not line.startswith("---")] == [f"step {n}" for n in range(1, 131)] + ["done"]
-    assert log[0] == "--- attempt 1 of 4 ---"
-    assert sum(line.startswith("--- attempt") for line in log) >= 2
-    assert "going on in attempt 2 of 4" in Path(f"count_{job}.out").read_text()
-
-
-def test_attempts_end_clearly_when_they_are_used_up(work):
-    """After the last attempt the job ends with 75 and says so; one that fails by itself is never started again."""
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "1000"))
-    words = ("-t", "00:01:00", "--warn-before", "30s", "--max-attempts", "2", "--tasks-per-node", "1")
-    job = submit(*words, "--wait", "--", sys.executable, "count.py", code=75, seconds=300)
-    assert "not done, and 2 attempts are used up" in Path(f"count_{job}.out").read_text()
-    failing = submit(*words, "--wait", "--", "bash", "-c", "exit 9", code=9)
-    assert "attempt 2" not in Path("hpclaunch-runs", failing, "rank-0.log").read_text()
-
-
-def test_a_dead_node_costs_the_job_its_attempt_only(slurm, work):
-    """When a node dies in mid-run, the job starts again on other nodes and completes."""
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "40"))
-    words = (*TWO_BY_TWO, "--max-attempts", "3", "--directive=--exclude=r7i3n1")
-    job = submit(*words, "--", sys.executable, "count.py")
-    wait_until(lambda: len(list(Path("hpclaunch-runs", job).glob("count-*"))) == 4)
-    try:
-        subprocess.run([slurm, "kill-node", "r6i4n1"], check=True)
-        wait_until(lambda: state(job)["word"] == "COMPLETED", 180)
-    finally:
-        subprocess.run([slurm, "start-node", "r6i4n1"], check=True)
-    log = Path("hpclaunch-runs", job, "rank-3.log").read_text()
-    assert "--- attempt 2 of 3 ---" in log
-    assert log.endswith("step 40\ndone\n")

@@ -1,0 +1,143 @@
+"""Jobs on a real Slurm cluster that outlive their walltime, their nodes, and jobs of a higher priority."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import call, state, submit, wait_until
+
+import hpclaunch
+
+pytestmark = pytest.mark.usefixtures("slurm")
+TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
+MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
+
+
+def train(epochs: int) -> tuple[str, ...]:
+    return "--env", "OMP_NUM_THREADS=1", "--", sys.executable, str(MNIST), "--epochs", str(epochs)
+
+
+def log(job: str, rank: int = 0) -> str:
+    path = Path("hpclaunch-runs", job, f"rank-{rank}.log")
+    return path.read_text() if path.exists() else ""
+
+
+def attempts(job: str) -> int:
+    return log(job).count("--- attempt ")
+
+
+def check_epochs(job: str, epochs: int) -> None:
+    """Every epoch was trained, in order, none twice but for what came after the last save."""
+    trained = [int(number) for number in re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)]
+    assert sorted(set(trained)) == list(range(1, epochs + 1))
+    assert "test accuracy" in log(job)
+
+
+def test_a_training_of_three_walltimes_completes(work):
+    """More than two walltimes of training end COMPLETED, each epoch and step trained once, by srun and by torchrun."""
+    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "9")
+    jobs = [submit(*words, "--launcher", launcher, *train(160)) for launcher in ("tasks", "torchrun")]
+    call("wait", *jobs, seconds=900)
+    for job in jobs:
+        assert state(job)["word"] == "COMPLETED"
+        assert attempts(job) >= 3
+        trained = re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)
+        assert trained == [str(epoch) for epoch in range(1, 161)]
+        saved = re.findall(r"^saved .*: (epoch \d+, step \d+);", log(job), re.MULTILINE)
+        resumed = re.findall(r"^resumed from .*: (epoch \d+, step \d+)$", log(job), re.MULTILINE)
+        assert saved == resumed
+        assert len(saved) == attempts(job) - 1
+        assert "going on in attempt 2 of 9" in Path(f"mnist_{job}.out").read_text()
+
+
+COUNT = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+while not told:
+    time.sleep(0.1)
+sys.exit(75)
+"""
+
+
+def test_attempts_end_clearly_when_they_are_used_up(work):
+    """After the last attempt the job ends with 75 and says so; one that fails by itself is never started again."""
+    (work / "count.py").write_text(COUNT)
+    words = ("-t", "00:01:00", "--warn-before", "30s", "--max-attempts", "2", "--tasks-per-node", "1")
+    job = submit(*words, "--wait", "--", sys.executable, "count.py", code=75, seconds=300)
+    assert "not done, and 2 attempts are used up" in Path(f"count_{job}.out").read_text()
+    assert attempts(job) == 2
+    failing = submit(*words, "--wait", "--", "bash", "-c", "exit 9", code=9)
+    assert attempts(failing) == 1
+
+
+def test_a_dead_node_costs_the_job_its_attempt_only(slurm):
+    """When a node dies in mid-training, the job is started again on other nodes and completes from its checkpoint."""
+    job = submit(*TWO_BY_TWO, "--max-attempts", "3", "--directive=--exclude=r7i3n1", *train(15))
+    wait_until(lambda: "epoch 3: loss" in log(job), 90)
+    try:
+        subprocess.run([slurm, "kill-node", "r6i4n1"], check=True)
+        wait_until(lambda: state(job)["word"] == "COMPLETED", 240)
+    finally:
+        subprocess.run([slurm, "start-node", "r6i4n1"], check=True)
+    assert attempts(job) == 2
+    assert "resumed from" in log(job)
+    check_epochs(job, 15)
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_a_preempted_job_saves_and_goes_on(launcher):
+    """A job that must make room tells every rank, saves, waits, and goes on with the step after."""
+    words = ("--max-attempts", "3", "--directive=--qos=qos_spare", "--directive=--nodelist=r6i4n[0-1]")
+    job = submit(*TWO_BY_TWO, *words, "--launcher", launcher, *train(12))
+    wait_until(lambda: "epoch 2: loss" in log(job), 90)
+    other = submit("--tasks-per-node", "1", "--directive=--nodelist=r6i4n0", "--wait", "--", "sleep", "1")
+    assert state(other)["word"] == "COMPLETED"
+    wait_until(lambda: state(job)["word"] == "COMPLETED", 180)
+    assert re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE) == [str(epoch) for epoch in range(1, 13)]
+    assert attempts(job) == 2
+
+
+LIGHTNING = """
+import os, sys, time, torch, pytorch_lightning as pl
+from torch.utils.data import DataLoader, TensorDataset
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        time.sleep(1)
+        print("step", self.global_step, flush=True)
+        return self.layer(batch[0]).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+trainer = pl.Trainer(accelerator="cpu", num_nodes=2, max_steps=100, logger=False, enable_progress_bar=False,
+                     default_root_dir=os.environ["HPCLAUNCH_RUN_DIR"], use_distributed_sampler=False)
+trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 4))))
+print("done at", trainer.global_step, flush=True)
+os._exit(0)
+"""
+
+
+def test_lightnings_own_requeue_keeps_working(work):
+    """A plain Lightning script requeues its job by itself, asked by --signal or by --max-attempts, once each time."""
+    (work / "own.py").write_text(LIGHTNING)
+    words = ("--nodes", "2", "--tasks-per-node", "1", "-t", "00:02:00")
+    ways = (("--directive=--signal=SIGUSR1@30",), ("--max-attempts", "4", "--warn-before", "30s"))
+    jobs = [submit(*words, *way, "--", sys.executable, "own.py") for way in ways]
+    call("wait", *jobs, seconds=400)
+    for job in jobs:
+        assert state(job)["word"] == "COMPLETED"
+        assert log(job).endswith("done at 100\n")
+        steps = re.findall(r"^step (\d+)$", log(job), re.MULTILINE)
+        restarts = log(job).count("Restored all states")
+        assert restarts >= 1
+        assert {int(step) for step in steps} == set(range(100))
+        assert len(steps) <= 100 + restarts  # the step during which Lightning saved
+    script = Path("hpclaunch-runs", jobs[0], "job.sh").read_text()
+    assert "owns the requeue" in script
+    assert "scontrol requeue" not in script
