@@ -181,8 +181,8 @@ def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[
 
 
 def _attempts(plan: Plan) -> Found:
-    if plan.max_attempts > 1 and plan.site.scheduler != "slurm":
-        yield "", f"{plan.max_attempts} attempts: going on past the walltime works under Slurm so far; leave them out"
+    if plan.max_attempts > 1 and plan.site.scheduler == "local":
+        yield "", f"{plan.max_attempts} attempts: nothing limits the time on this machine; leave them out"
     if plan.max_attempts > 1 and any("--signal" in line for line in plan.directives):
         yield "", "--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out"
     if plan.max_attempts > 1 and plan.warn_seconds >= plan.seconds:

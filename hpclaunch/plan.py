@@ -67,6 +67,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     cost: Cost | None
     max_attempts: int = 1
     warn_seconds: int = 120
+    warn_signal: str = "USR1"
     warnings: list[str] = []
 
     @property

@@ -115,6 +115,7 @@ class Site(Record, frozen=True, kw_only=True):
         Count, Meta(description="How often a job may go on past its walltime, the first included.")
     ] = 1
     warn_before: Annotated[Walltime, Meta(description="How long before the walltime the ranks are told.")] = "00:02:00"
+    resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
     multi_node: Annotated[

@@ -21,7 +21,8 @@ cd "$PBS_O_WORKDIR" || exit 1
 job_id=$PBS_JOBID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/failed
+trap 'echo $? >"$HPCLAUNCH_RUN_DIR/exit"' EXIT # PBS may forget how the job ended
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # Environment.
