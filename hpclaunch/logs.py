@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 
@@ -75,16 +75,48 @@ def _text(line: bytes) -> str:
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
 
 
+@dataclass
+class _Stream:
+    """What the ranks of a run wrote to stdout, or to stderr."""
+
+    run: Run
+    rank: int | None
+    suffix: str
+    logs: dict[str, _Log] = field(default_factory=dict)
+    folder: Folder = field(default_factory=Folder)
+    old: int = 0  # the folder's clock at the last look
+
+    def lines(self, over: bool) -> Iterator[str]:
+        """Yield what has come since the last look; lines that not all ranks have written yet wait for the next one."""
+        paths = _paths(self.run, self.rank, self.suffix, over)
+        self.logs = {label: self.logs.get(label) or _Log(path) for label, path in paths.items()}
+        self.folder.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
+        yield from map(_printable, self.folder.take({label: log.lines() for label, log in self.logs.items()}))
+        yield from map(_printable, self.folder.ready(before=self.old + 1))
+        self.old = self.folder.top
+
+    def last(self) -> Iterator[str]:
+        """Yield the rest, lines without an end too."""
+        for label, log in self.logs.items():
+            for line in log.last():
+                self.folder.add(label, line, self.folder.top)
+        yield from map(_printable, self.folder.ready())
+
+    def place(self) -> list[object]:
+        """Return how far was read."""
+        return [(log.identity, log.offset) for log in self.logs.values()]
+
+
 def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
-    """Yield the lines that are there, with `err` those written to stderr alone.
+    """Yield the lines that are there: those written to stdout, then those to stderr; with `err` the latter alone.
 
     Raises HpclaunchError where the one rank asked for has no log.
     """
-    logs = {label: _Log(path) for label, path in _paths(run, rank, err, over=True).items()}
-    folder = Folder(len(logs))
-    yield from map(_printable, folder.take({label: log.lines() for label, log in logs.items()}))
-    yield from map(_printable, _at_last(logs, folder))
-    _check(run, rank, logs)
+    streams = _streams(run, rank, err)
+    for stream in streams:
+        yield from stream.lines(over=True)
+        yield from stream.last()
+    _check(run, rank, streams)
 
 
 def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = False) -> Iterator[str]:
@@ -92,50 +124,42 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = Fa
 
     Raises HpclaunchError where the one rank asked for never had a log, and whatever `ended` raises.
     """
-    logs: dict[str, _Log] = {}
-    folder = Folder()
-    over, was_over, quiet, asked, old = False, False, False, float("-inf"), 0
+    streams = _streams(run, rank, err)
+    over, was_over, quiet, asked = False, False, False, float("-inf")
     while not (was_over and quiet):
         was_over = over
         if not over and time.monotonic() - asked >= ASK_SECONDS:
             over, asked = ended(), time.monotonic()
-        paths = _paths(run, rank, err, over)
-        logs = {label: logs.get(label) or _Log(path) for label, path in paths.items()}
-        folder.expected = max(len(logs), run.nodes * run.tasks_per_node)
-        before = [(log.identity, log.offset) for log in logs.values()]
-        yield from map(_printable, folder.take({label: log.lines() for label, log in logs.items()}))
-        quiet = before == [(log.identity, log.offset) for log in logs.values()]
-        yield from map(_printable, folder.ready(before=old + 1))  # these waited for other ranks since the last poll
-        old = folder.top
+        before = [stream.place() for stream in streams]
+        for stream in streams:
+            yield from stream.lines(over)
+        quiet = before == [stream.place() for stream in streams]
         time.sleep(POLL_SECONDS)
-    yield from map(_printable, _at_last(logs, folder))
-    _check(run, rank, logs)
+    for stream in streams:
+        yield from stream.last()
+    _check(run, rank, streams)
 
 
-def _at_last(logs: dict[str, _Log], folder: Folder) -> Iterator[tuple[str, str]]:
-    for label, log in logs.items():
-        for line in log.last():
-            folder.add(label, line, folder.top)
-    return folder.ready()
+def _streams(run: Run, rank: int | None, err: bool) -> list[_Stream]:
+    return [_Stream(run, rank, suffix) for suffix in ((".err",) if err else (".log", ".err"))]
 
 
 def _printable(line: tuple[str, str]) -> str:
     return f"[{line[0]}] {line[1]}" if line[0] else line[1]
 
 
-def _check(run: Run, rank: int | None, logs: dict[str, _Log]) -> None:
-    if rank is not None and not logs:
+def _check(run: Run, rank: int | None, streams: list[_Stream]) -> None:
+    if rank is not None and not any(stream.logs for stream in streams):
         there = ", ".join(sorted(path.name for path in run.path.glob("*-*.[el]*"))) or "no logs yet"
         raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
 
 
-def _paths(run: Run, rank: int | None, err: bool, over: bool) -> dict[str, Path]:
+def _paths(run: Run, rank: int | None, suffix: str, over: bool) -> dict[str, Path]:
     """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
 
     The job's output repeats what rank 0 writes, so it counts only where there will be no other: at the end, or with a
     script of a person's own.
     """
-    suffix = ".err" if err else ".log"
     if rank is not None:
         path = run.path / f"rank-{rank}{suffix}"
         return {"": path} if path.exists() else {}
@@ -143,7 +167,7 @@ def _paths(run: Run, rank: int | None, err: bool, over: bool) -> dict[str, Path]
         found = {path.stem.removeprefix(kind): path for path in run.path.glob(f"{kind}*{suffix}")}
         if numbers := sorted((number for number in found if number.isdecimal()), key=int):
             return {label + number: found[number] for number in numbers}
-    output = own_output(run) if not err and (over or _foreign(run)) else None
+    output = own_output(run) if suffix == ".log" and (over or _foreign(run)) else None
     return {"job": output} if output else {}
 
 

@@ -132,12 +132,12 @@ def _last_words(run: Run, failure: Failure | None, advise: bool) -> list[str]:
     log = (failure and failure.log) or logs.own_output(run) or next(filter(Path.exists, first), None)
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]
-    lines = logs.tail(log, _SEARCHED)
-    if not lines:
+    ends = {path: logs.tail(path, _SEARCHED) for path in (log, log.with_suffix(".err"))}
+    if not any(ends.values()):
         return [f"{log} is empty."]
-    advice = hint(lines) if advise else ""
-    return [
-        f"The end of {log}:",
-        *(f"    {line}" for line in lines[-_SHOWN:]),
-        *([f"Likely: {advice}."] if advice else []),
-    ]
+    said = []
+    for path, lines in ends.items():
+        if lines:
+            said += [f"The end of {path}:", *(f"    {line}" for line in lines[-_SHOWN:])]
+    advice = hint([line for lines in ends.values() for line in lines]) if advise else ""
+    return [*said, *([f"Likely: {advice}."] if advice else [])]

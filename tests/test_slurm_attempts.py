@@ -40,13 +40,13 @@ def check_epochs(job: str, epochs: int) -> None:
 def test_a_training_of_three_walltimes_completes(work):
     """More than two walltimes of training end COMPLETED, each epoch and step trained once, by srun and by torchrun."""
     words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "9")
-    jobs = [submit(*words, "--launcher", launcher, *train(160)) for launcher in ("tasks", "torchrun")]
+    jobs = [submit(*words, "--launcher", launcher, *train(110)) for launcher in ("tasks", "torchrun")]
     call("wait", *jobs, seconds=900)
     for job in jobs:
         assert state(job)["word"] == "COMPLETED"
         assert attempts(job) >= 3
         trained = re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)
-        assert trained == [str(epoch) for epoch in range(1, 161)]
+        assert trained == [str(epoch) for epoch in range(1, 111)]
         saved = re.findall(r"^saved .*: (epoch \d+, step \d+);", log(job), re.MULTILINE)
         resumed = re.findall(r"^resumed from .*: (epoch \d+, step \d+)$", log(job), re.MULTILINE)
         assert saved == resumed

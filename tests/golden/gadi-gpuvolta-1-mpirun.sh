@@ -57,16 +57,16 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
+
+# Rank 0 speaks here too.
+tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/rank-0.log" "$HPCLAUNCH_RUN_DIR/rank-0.err" 2>/dev/null &
+show=$!
 
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
@@ -82,16 +82,19 @@ mpirun -n 4 --map-by ppr:4:node \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
 job=$!
 trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"; kill -TERM "$job"' TERM
-tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null & # rank 0 speaks here too
+
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"
 code=$?
-wait
+sleep 1 # rank 0's last words
+kill "$show" 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"

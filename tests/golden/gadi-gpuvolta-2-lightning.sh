@@ -56,16 +56,16 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     unset RANK LOCAL_RANK
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
     return "$code"
 }
+
+# Rank 0 speaks here too.
+tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/node-0.log" "$HPCLAUNCH_RUN_DIR/node-0.err" 2>/dev/null &
+show=$!
 
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
 run_node() { # NODE_RANK
@@ -115,7 +115,6 @@ for ((node = 0; node < 2; node++)); do
     pbsdsh -n "${nodes[node]%% *}" -- /bin/bash "$HPCLAUNCH_RUN_DIR/node.sh" "$node" &
     shells[node]=$! beats[node]="" silent[node]=0
 done
-tail -n +1 -F -s 0.5 --pid="${shells[0]}" "$HPCLAUNCH_RUN_DIR/node-0.log" 2>/dev/null & # rank 0 speaks here too
 
 # pbsdsh returns 0 whatever happens and never notices a dead node, so each node writes a beat, and at the end its code.
 # Rounds are counted rather than seconds: when the file system stalls, head and nodes stall together.
@@ -140,13 +139,16 @@ while ((left > 0)); do
     [[ $code == 0 && ! -e $HPCLAUNCH_RUN_DIR/failed ]] || ((left--)) # the time that the others have to end
     sleep 1
 done
+kill "${shells[@]}" 2>/dev/null
 sleep 1 # rank 0's last words
-jobs -pr | xargs -r kill 2>/dev/null
+kill "$show" 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"

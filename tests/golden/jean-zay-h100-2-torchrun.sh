@@ -47,13 +47,9 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
@@ -71,19 +67,23 @@ run_torchrun() { # COMMAND...
     return 1
 }
 
+# Rank 0 speaks here too.
+tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/rank-0.log" "$HPCLAUNCH_RUN_DIR/rank-0.err" 2>/dev/null &
+show=$!
+
 # Fan-out: srun carries environment and functions to every node, and ends all when one fails.
 export -f fail run_rank run_torchrun
-srun --export=ALL --cpus-per-task=96 --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}" &
-job=$!
-# Rank 0 speaks here too.
-tail -n +1 -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.log" 2>/dev/null
-wait "$job"
+srun --export=ALL --cpus-per-task=96 --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}"
 code=$?
+sleep 1 # rank 0's last words
+kill "$show" 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"

@@ -33,15 +33,17 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
+}
+
+# What a rank writes is shown here too, behind its number.
+show() { # LOG NAME PID: as long as that process lives
+    local log=$HPCLAUNCH_RUN_DIR/$1
+    tail -q -n +1 -F -s 0.2 --pid="$3" "$log.log" "$log.err" 2>/dev/null | sed -u "s/^/[$2] /"
 }
 
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
@@ -59,20 +61,17 @@ mpirun -n 2 --oversubscribe \
 job=$!
 trap 'fail 130 - "the run, interrupted"; kill -TERM "$job"' INT
 trap 'fail 143 - "the run, terminated"; kill -TERM "$job"' TERM HUP QUIT
-# What a rank writes is shown here too, behind its number.
-show() { # LOG NAME PID: as long as that process lives
-    tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
-}
-for ((number = 0; number < WORLD_SIZE; number++)); do show "rank-$number.log" "$number" "$job" & done
+for ((number = 0; number < WORLD_SIZE; number++)); do show "rank-$number" "$number" "$job" & done
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"
 code=$?
-wait
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"

@@ -32,13 +32,9 @@ fail() { # EXIT_CODE LOG WHO
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
@@ -53,6 +49,12 @@ run_torchrun() { # COMMAND...
     local code=$?
     fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
     return 1
+}
+
+# What a rank writes is shown here too, behind its number.
+show() { # LOG NAME PID: as long as that process lives
+    local log=$HPCLAUNCH_RUN_DIR/$1
+    tail -q -n +1 -F -s 0.2 --pid="$3" "$log.log" "$log.err" 2>/dev/null | sed -u "s/^/[$2] /"
 }
 
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
@@ -79,11 +81,6 @@ run_node() { # NODE_RANK
 
 trap 'fail 130 - "the run, interrupted"' INT
 trap 'fail 143 - "the run, terminated"' TERM HUP QUIT
-# What a rank writes is shown here too, behind its number.
-show() { # LOG NAME PID: as long as that process lives
-    tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
-}
-
 # Fan-out: 1 emulated node.
 export -f fail run_rank
 emulated=() code=0
@@ -93,7 +90,7 @@ for ((node = 0; node < 1; node++)); do
     emulated+=("$pid")
     for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do
         number=$((node * LOCAL_WORLD_SIZE + i))
-        show "rank-$number.log" "$number" "$pid" &
+        show "rank-$number" "$number" "$pid" &
     done
 done
 for node in "${emulated[@]}"; do
@@ -106,6 +103,8 @@ wait # for the last words
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"

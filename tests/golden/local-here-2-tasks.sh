@@ -33,15 +33,17 @@ run_rank() { # LOCAL_RANK COMMAND...
     export LOCAL_RANK=$1 RANK=$((NODE_RANK * LOCAL_WORLD_SIZE + $1))
     shift
     trap : INT TERM USR1 USR2
-    # What goes to stderr stands in the log, between what goes to stdout, and alone in a file beside it.
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" \
-        2> >(trap "" INT TERM USR1 USR2 && exec tee -a "$HPCLAUNCH_RUN_DIR/rank-$RANK.err") || exit 1
-    local code tee=$!
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
-    code=$?
-    exec 2>&1 && timeout 2 tail -s 0.1 --pid="$tee" -f /dev/null # its last words
+    local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
+}
+
+# What a rank writes is shown here too, behind its number.
+show() { # LOG NAME PID: as long as that process lives
+    local log=$HPCLAUNCH_RUN_DIR/$1
+    tail -q -n +1 -F -s 0.2 --pid="$3" "$log.log" "$log.err" 2>/dev/null | sed -u "s/^/[$2] /"
 }
 
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
@@ -71,11 +73,6 @@ run_node() { # NODE_RANK
 
 trap 'fail 130 - "the run, interrupted"' INT
 trap 'fail 143 - "the run, terminated"' TERM HUP QUIT
-# What a rank writes is shown here too, behind its number.
-show() { # LOG NAME PID: as long as that process lives
-    tail -n +1 -F -s 0.2 --pid="$3" "$HPCLAUNCH_RUN_DIR/$1" 2>/dev/null | sed -u "s/^/[$2] /"
-}
-
 # Fan-out: 2 emulated nodes.
 emulated=() code=0
 for ((node = 0; node < 2; node++)); do
@@ -84,7 +81,7 @@ for ((node = 0; node < 2; node++)); do
     emulated+=("$pid")
     for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do
         number=$((node * LOCAL_WORLD_SIZE + i))
-        show "rank-$number.log" "$number" "$pid" &
+        show "rank-$number" "$number" "$pid" &
     done
 done
 for node in "${emulated[@]}"; do
@@ -97,6 +94,8 @@ wait # for the last words
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
     IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
     echo "hpclaunch: first failure: $who, exit code $code"
-    [[ $log == - ]] || (echo "The end of $HPCLAUNCH_RUN_DIR/$log:" && tail -n 20 "$HPCLAUNCH_RUN_DIR/$log")
+    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
+        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
+    done
 fi
 exit "${code:-1}"
