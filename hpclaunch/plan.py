@@ -41,7 +41,10 @@ HOST_VARIABLES = {
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds."""
+    """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
+
+    With a `run_id` its nodes are there already: the script asks for nothing, and that is its run folder's name.
+    """
 
     name: str
     site: Site
@@ -68,6 +71,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     max_attempts: int = 1
     warn_seconds: int = 120
     warn_signal: str = "USR1"
+    run_id: str | None = None
     warnings: list[str] = []
 
     @property
@@ -113,7 +117,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             parts.append(f"{self.nodes * self.gpus_per_node} GPUs")
         if self.mem_gb_per_node:
             parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
-        if self.site.scheduler != "local":
+        if self.site.scheduler != "local" and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
         if self.cost:

@@ -9,15 +9,13 @@ from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import FOLDER
-from hpclaunch.schedulers.local import new_id
 
 
-def run(script: str) -> NoReturn:
-    """Save `script` in a new run folder below the current one and become the bash that runs it.
+def run(script: str, job_id: str, **variables: str) -> NoReturn:
+    """Save `script` in the run folder `job_id` below the current one and become the bash that runs it.
 
     Signals and the exit code are then the script's own. Raises HpclaunchError where the folder cannot be written.
     """
-    job_id = new_id()
     path = Path(FOLDER, job_id, "job.sh")
     try:
         path.parent.mkdir(parents=True)
@@ -27,6 +25,6 @@ def run(script: str) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execvpe("bash", ["bash", str(path)], {**os.environ, "HPCLAUNCH_JOB_ID": job_id})
+        os.execvpe("bash", ["bash", str(path)], os.environ | variables)
     except OSError as error:
         raise HpclaunchError(f"bash: {error.strerror}") from None

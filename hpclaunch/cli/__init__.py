@@ -19,6 +19,7 @@ COMMANDS = {
     "render": "job.render_command",
     "run": "job.run_command",
     "submit": "submit.submit_command",
+    "launch": "job.launch_command",
     "jobs": "runs.jobs_command",
     "status": "runs.status_command",
     "logs": "runs.logs_command",
@@ -67,7 +68,7 @@ def main(ctx: click.Context) -> None:
     Every option can also come from the environment (HPCLAUNCH_NODES=2) and from a config file, ./hpclaunch.yaml or
     hpclaunch.yaml in the user's config folder (nodes: 2). The command line wins, then the environment.
     """
-    if ctx.invoked_subcommand in ("render", "run", "submit"):
+    if ctx.invoked_subcommand in ("render", "run", "submit", "launch"):
         from hpclaunch.cli.options import config_defaults
 
         ctx.default_map = {ctx.invoked_subcommand: config_defaults()}

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hpclaunch import paths
-from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.cli.options import launch_options, launch_request, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.plan import Plan, make_plan
 
@@ -57,15 +57,44 @@ def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **va
 def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Run COMMAND here, on nodes emulated by groups of processes; without one, the bundled MNIST training.
 
+    With --site it is a rehearsal: that site's very job script, with stand-ins for what only a cluster has.
     The exit code is the command's: that of the first rank to fail.
     """
     from hpclaunch.render import Cache, render
     from hpclaunch.run import run
+    from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True)
-    if profile.site.scheduler != "local":
-        raise HpclaunchError(f"run: site {profile.name} needs {profile.site.scheduler}; leave --site out to run here")
     plan = make_plan(profile, request)
     script = render(plan, Cache(paths.user_cache()))
     talk(plan, quiet)
-    run(script)
+    if profile.site.scheduler == "local":
+        job_id = new_id()
+        run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
+    from hpclaunch.rehearsal import rehearse
+
+    raise SystemExit(rehearse(script, profile.site.scheduler))
+
+
+@click.command("launch", context_settings=CONTEXT)
+@launch_options
+@quiet_option
+@click.pass_context
+def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
+    """Start COMMAND on every node of the allocation at hand: in a salloc, a qsub -I, or a job script of one's own.
+
+    The environment is the one at hand. Without a COMMAND, the bundled MNIST training.
+    """
+    import os
+
+    from hpclaunch import allocation
+    from hpclaunch.render import Cache, render
+    from hpclaunch.run import run
+
+    found = allocation.find(os.environ)
+    request, profile = launch_request(ctx, values, found.scheduler)
+    plan = allocation.plan_in(found, profile, request)
+    script = render(plan, Cache(paths.user_cache()))
+    talk(plan, quiet)
+    assert plan.run_id is not None  # noqa: S101 - plan_in gives one
+    run(script, plan.run_id, PBS_O_WORKDIR=str(Path.cwd()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,10 +35,10 @@ class _Setting(_Line):
         return text
 
 
-def _option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
-    """Make an option that can come from HPCLAUNCH_<its first long name> too."""
+def _option(*names: str, **attributes: Any) -> tuple[str, Callable[[Any], Any]]:
+    """Make an option that can come from HPCLAUNCH_<its first long name> too; return it with its name."""
     name = next(name for name in names if name.startswith("--")).removeprefix("--").replace("-", "_")
-    return click.option(*names, name, envvar=f"HPCLAUNCH_{name.upper()}", **attributes)
+    return name, click.option(*names, name, envvar=f"HPCLAUNCH_{name.upper()}", **attributes)
 
 
 def _complete_site(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -55,50 +55,76 @@ def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete:
 
 
 _COUNT = click.IntRange(min=1)
-_OPTIONS = [
-    _option(
-        "--site",
-        "-s",
-        shell_complete=_complete_site,
-        help="Site profile, by name or file.  [default: the one that knows this host]",
-    ),
-    _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1]"),
-    _option(
-        "--partition",
-        "-p",
-        "--queue",
-        "-q",
-        shell_complete=_complete_partition,
-        help="Partition, constraint or queue, by any of its names.",
-    ),
-    _option("--account", "-A", "--project", "-P", help="Whom to charge."),
-    _option("--qos", help="Quality of service.  [default: the first that the job fits]"),
-    _option("--walltime", "-t", help="HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
-    _option("--gpus-per-node", type=click.IntRange(min=0), help="GPUs on each node.  [default: all]"),
-    _option("--tasks-per-node", type=_COUNT, help="Ranks on each node.  [default: one for each GPU]"),
-    _option("--cpus-per-task", type=_COUNT, help="Cores for each rank.  [default: its share of the node]"),
-    _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
-    _option("--job-name", "-J", help="[default: the script's name]"),
-    _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
-    _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
-    _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
-    _option("--venv", help="Python environment to activate."),
-    _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
-    _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
-    _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
-    _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
-    _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
-    _option("--template", help="Template of the job script, by name or file."),
-    click.argument("command", nargs=-1, type=click.UNPROCESSED),
-]
+_OPTIONS = dict(
+    [
+        _option(
+            "--site",
+            "-s",
+            shell_complete=_complete_site,
+            help="Site profile, by name or file.  [default: the one that knows this host]",
+        ),
+        _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1]"),
+        _option(
+            "--partition",
+            "-p",
+            "--queue",
+            "-q",
+            shell_complete=_complete_partition,
+            help="Partition, constraint or queue, by any of its names.",
+        ),
+        _option("--account", "-A", "--project", "-P", help="Whom to charge."),
+        _option("--qos", help="Quality of service.  [default: the first that the job fits]"),
+        _option("--walltime", "-t", help="HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
+        _option("--gpus-per-node", type=click.IntRange(min=0), help="GPUs on each node.  [default: all]"),
+        _option("--tasks-per-node", type=_COUNT, help="Ranks on each node.  [default: one for each GPU]"),
+        _option("--cpus-per-task", type=_COUNT, help="Cores for each rank.  [default: its share of the node]"),
+        _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
+        _option("--job-name", "-J", help="[default: the script's name]"),
+        _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
+        _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
+        _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
+        _option("--venv", help="Python environment to activate."),
+        _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
+        _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
+        _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
+        _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
+        _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
+        _option("--template", help="Template of the job script, by name or file."),
+    ]
+)
+_COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
 # What belongs to a cluster: on this machine it counts from the command line alone.
 _SITE_BOUND = ("partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
 
 
+_SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
+# What counts where the nodes are there already.
+_IN_AN_ALLOCATION = (
+    "site",
+    *_SIZES,
+    "launcher",
+    "module",
+    "setup",
+    "venv",
+    "env",
+    "template",
+)
+
+
 def request_options(command: Command) -> Command:
     """Give a click command the options of a request."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    return _give(command, _OPTIONS)
+
+
+def launch_options(command: Command) -> Command:
+    """Give a click command those options of a request that count inside an allocation."""
+    return _give(command, _IN_AN_ALLOCATION)
+
+
+def _give(command: Command, names: Iterable[str]) -> Command:
+    command = _COMMAND(command)
+    for name in reversed(list(names)):
+        command = _OPTIONS[name](command)
     return command
 
 
@@ -118,29 +144,49 @@ def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = Fal
 
     With `here` the site is this machine unless the command line names one.
     """
-
-    def typed(name: str) -> bool:
-        return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-    if here and not typed("site"):
+    if here and not _typed(ctx, "site"):
         values["site"] = "local"
     values["site"] = values["site"] or _site_of_this_host()
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
-        values |= {name: None for name in _SITE_BOUND if not typed(name)}
+        values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
     request = make_request({**values, "command": list(values["command"])})
     return request, profile
 
 
+def _typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -> tuple[Request, site.Profile]:
+    """Return the request of a launch, and the profile of the site, or of any site with that scheduler.
+
+    The sizes are the allocation's, where the command line does not say otherwise.
+    """
+    values |= {name: None for name in _SIZES if not _typed(ctx, name)}
+    name = values["site"] or _matching_host()
+    if name is None or site.load(name).site.scheduler != scheduler:
+        name = scheduler
+    values["env"] = dict(setting.split("=", 1) for setting in values["env"])
+    return make_request({**values, "site": name, "command": list(values["command"])}), site.load(name)
+
+
+def _matching_host() -> str | None:
+    import socket
+
+    hosts = dict.fromkeys((socket.gethostname(), socket.getfqdn()))
+    return next(filter(None, map(site.match_host, hosts)), None)
+
+
 def _site_of_this_host() -> str:
     import socket
 
-    names = list(site.available())
-    hosts = dict.fromkeys((socket.gethostname(), socket.getfqdn()))
-    if (name := next(filter(None, map(site.match_host, hosts)), None)) is None:
+    if (name := _matching_host()) is None:
+        hosts = dict.fromkeys((socket.gethostname(), socket.getfqdn()))
         raise HpclaunchError(
             f"which site? No profile knows this host, {' or '.join(hosts)}",
-            f"give --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; known: {', '.join(names)}",
+            "give --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; "
+            f"known: {', '.join(site.available())}",
         )
     return name

@@ -97,7 +97,7 @@ while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
 wait "$node"
 code=$?
 sleep 1 # rank 0's last words
-kill "$show" 2>/dev/null
+{ kill "$show" && wait "$show"; } 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

@@ -141,7 +141,7 @@ while ((left > 0)); do
 done
 kill "${shells[@]}" 2>/dev/null
 sleep 1 # rank 0's last words
-kill "$show" 2>/dev/null
+{ kill "$show" && wait "$show"; } 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

@@ -60,7 +60,7 @@ export -f fail run_rank
 srun --export=ALL --cpus-per-task=40 --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
 code=$?
 sleep 1 # rank 0's last words
-kill "$show" 2>/dev/null
+{ kill "$show" && wait "$show"; } 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

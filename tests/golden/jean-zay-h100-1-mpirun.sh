@@ -77,7 +77,7 @@ while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"
 code=$?
 sleep 1 # rank 0's last words
-kill "$show" 2>/dev/null
+{ kill "$show" && wait "$show"; } 2>/dev/null
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

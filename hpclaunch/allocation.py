@@ -1,0 +1,131 @@
+"""The allocation at hand: the nodes that a scheduler has given already, to an interactive job or a job script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.plan import Plan, make_plan
+from hpclaunch.request import Request
+from hpclaunch.runs import FOLDER
+from hpclaunch.schedulers.command import call
+from hpclaunch.site import Partition, Profile
+
+
+class Allocation(Struct, frozen=True):
+    """Nodes of a running job; cpus and GPUs are per node, `tasks` is what the person asked the scheduler for."""
+
+    scheduler: str
+    job_id: str
+    nodes: int
+    cpus: int
+    gpus: int
+    tasks: int | None = None
+
+
+def find(environment: Mapping[str, str]) -> Allocation:
+    """Read the allocation from what the scheduler set in the environment.
+
+    Raises HpclaunchError outside of one.
+    """
+    if "SLURM_JOB_ID" in environment:
+        return _slurm(environment)
+    if "PBS_JOBID" in environment:
+        return _pbs(environment)
+    raise HpclaunchError(
+        "launch: there is no allocation here, neither Slurm's (SLURM_JOB_ID) nor PBS's (PBS_JOBID)",
+        "ask for one (salloc, qsub -I) and launch in it, use `hpclaunch submit` for a job, or `hpclaunch run` here",
+    )
+
+
+def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
+    """Make the plan of a launch on the nodes that are there, in the environment that is there: no modules, no limits.
+
+    Raises RequestError as `make_plan` does, and where more nodes are asked for than there are.
+    """
+    if request.nodes and request.nodes > found.nodes:
+        raise HpclaunchError(f"launch: --nodes {request.nodes}, but job {found.job_id} has {found.nodes}")
+    here = Partition(cores_per_node=found.cpus or None, gpus_per_node=found.gpus)
+    site = structs.replace(
+        profile.site,
+        partitions={"allocation": here},
+        default_partition="allocation",
+        multi_node="shared",
+        account=None,
+        account_help=None,
+        ask_memory=False,
+        ask_jobfs=False,
+        storage=[],
+        module_paths=[],
+        module_purge=False,
+        modules=[],
+        setup=[],
+        directives=[],
+        max_attempts=1,
+    )
+    request = structs.replace(
+        request, nodes=request.nodes or found.nodes, tasks_per_node=request.tasks_per_node or found.tasks
+    )
+    plan = make_plan(Profile(profile.name, profile.layers, site), request)
+    return structs.replace(plan, run_id=_new_run(found.job_id))
+
+
+def _new_run(job_id: str) -> str:
+    """Name a run folder after the job and the number of the launch in it."""
+    number = 1
+    while Path(FOLDER, f"{job_id}-{number}").exists():
+        number += 1
+    return f"{job_id}-{number}"
+
+
+def _slurm(environment: Mapping[str, str]) -> Allocation:
+    job_id = environment["SLURM_JOB_ID"]
+    tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
+    return Allocation(
+        scheduler="slurm",
+        job_id=job_id,
+        nodes=_number(environment.get("SLURM_JOB_NUM_NODES")) or 1,
+        cpus=_number(environment.get("SLURM_JOB_CPUS_PER_NODE")),  # 40(x2)
+        gpus=_number(environment.get("SLURM_GPUS_ON_NODE")) or _slurm_gpus(job_id),
+        tasks=_number(tasks) or None,
+    )
+
+
+def _slurm_gpus(job_id: str) -> int:
+    """Ask Slurm, since the shell of a salloc on a login node has no variable for it."""
+    try:
+        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"])
+    except SchedulerError:
+        return 0
+    found = re.search(r"gpu(?::[\w.-]+)?:(\d+)", answer)
+    return int(found.group(1)) if found else 0
+
+
+def _pbs(environment: Mapping[str, str]) -> Allocation:
+    job_id = environment["PBS_JOBID"]
+    try:
+        hosts = dict.fromkeys(Path(environment.get("PBS_NODEFILE", "")).read_text().split())
+    except OSError:
+        raise HpclaunchError(
+            f"launch: job {job_id} has no PBS_NODEFILE here; launch on its first node, in the job's own shell"
+        ) from None
+    # Gadi counts the GPUs of the whole job in PBS_NGPUS.
+    gpus = _number(environment.get("PBS_NGPUS")) // len(hosts)
+    seen = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    return Allocation(
+        scheduler="pbs",
+        job_id=job_id,
+        nodes=len(hosts),
+        cpus=_number(environment.get("NCPUS")),
+        gpus=gpus or len(seen),
+    )
+
+
+def _number(text: str | None) -> int:
+    """Return the number that the text begins with, 0 where there is none."""
+    found = re.match(r"\d+", text or "")
+    return int(found.group()) if found else 0
