@@ -1,0 +1,139 @@
+"""`hpclaunch run --site`: the very script that a cluster would get, run here on stand-ins for what is only there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import call, processes_with, start, wait_until
+
+import hpclaunch
+
+CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
+MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
+SITES = ["jean-zay"]
+COUNT = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
+n = int(open(path).read()) if os.path.exists(path) else 0
+while n < 25:
+    time.sleep(1)
+    n += 1
+    print("step", n, flush=True)
+    open(path, "w").write(str(n))
+    if told:
+        sys.exit(75)
+print("done", flush=True)
+"""
+
+
+def rehearse(site: str, *words: str, nodes: int = 2, code: int = 0, seconds: float = 90) -> Path:
+    """Rehearse two tasks a node; return the run folder."""
+    call("run", "--site", site, "--nodes", str(nodes), "--tasks-per-node", "2", *words, code=code, seconds=seconds)
+    (folder,) = Path("hpclaunch-runs").iterdir()
+    return folder
+
+
+def contract(folder: Path, pattern: str = "rank-*.log") -> list[tuple[str, ...]]:
+    reports = [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
+    return [tuple(report.get(name, "-") for name in CONTRACT) for report in reports]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("site", SITES)
+def test_every_rank_has_its_place(site, nodes):
+    """On one, two and three nodes each rank sees the seven variables that it would see on the cluster."""
+    folder = rehearse(site, "--launcher", "tasks", "--", "python", "-c", REPORT, nodes=nodes)
+    found = contract(folder)
+    port = found[0][1]
+    assert found == [
+        ("127.0.0.1", port, str(nodes * 2), str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(nodes * 2)
+    ]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_torchrun_numbers_nodes_and_ranks_alike(site):
+    """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""
+    found = contract(rehearse(site, "--launcher", "torchrun", "--", "python", "-c", REPORT))
+    assert [row[2:] for row in found] == [("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)]
+    assert len({row[:2] for row in found}) == 1
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_lightning_starts_once_a_node(site):
+    """The lightning launcher starts one process a node and leaves the local ranks to Lightning."""
+    found = contract(rehearse(site, "--launcher", "lightning", "--", "python", "-c", REPORT), "node-*.log")
+    assert [row[2:] for row in found] == [("4", str(node), "-", "-", "2") for node in range(2)]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_mpirun_starts_all_ranks(site):
+    """With mpirun, Open MPI's own numbers the ranks; where it is missing the rehearsal says so."""
+    if shutil.which("mpirun") is None:
+        process = start("run", "--site", site, "--launcher", "mpirun", "--", "true")
+        assert "needs Open MPI on this machine" in process.communicate(timeout=60)[0]
+        return
+    root = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    found = contract(rehearse(site, "--launcher", "mpirun", *root, "--", "python", "-c", REPORT))
+    assert [row[2:] for row in found] == [("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)]
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+@pytest.mark.parametrize("site", SITES)
+def test_a_failing_rank_gives_its_exit_code(site, launcher, work):
+    """A rank that exits with 7 ends the rehearsal with 7 within seconds, and nothing is left running."""
+    command = ("bash", "-c", "sleep 1; [[ $RANK == 3 ]] && exit 7; sleep 60")
+    began = time.monotonic()
+    rehearse(site, "--launcher", launcher, "--", *command, code=7)
+    assert time.monotonic() - began < 25
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("site", SITES)
+def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
+    """Ctrl-C, and the TERM that ends a job, end every process within 15 s; the command may save meanwhile."""
+    saves = "trap 'touch saved-$RANK; exit' TERM; touch ready-$RANK; while :; do sleep 0.2; done"
+    process = start("run", "--site", site, "--nodes", "2", "--tasks-per-node", "2", "--launcher", "tasks",
+                    "--", "bash", "-c", saves)  # fmt: skip
+    wait_until(lambda: len(list(work.glob("ready-*"))) == 4)
+    began = time.monotonic()
+    os.kill(process.pid, number)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert time.monotonic() - began < 15
+    assert len(list(work.glob("saved-*"))) == 4
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+@pytest.mark.parametrize("site", SITES)
+def test_it_goes_on_past_the_walltime(site, launcher, work):
+    """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
+    (work / "count.py").write_text(COUNT)
+    words = ("-t", "00:00:20", "--warn-before", "10s", "--max-attempts", "6", "--launcher", launcher)
+    folder = rehearse(site, *words, "--", "python", "count.py", seconds=200)
+    log = (folder / "rank-3.log").read_text().splitlines()
+    assert [line for line in log if not line.startswith("---")] == [f"step {n}" for n in range(1, 26)] + ["done"]
+    assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 6 ---"
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "lightning"])
+@pytest.mark.parametrize("site", SITES)
+def test_the_bundled_workload_trains(site, launcher):
+    """Lightning finds its world of two nodes under the script that the site would get."""
+    folder = rehearse(
+        site, "--launcher", launcher, "--env", "OMP_NUM_THREADS=1", "--", sys.executable, str(MNIST), "--epochs", "1"
+    )
+    log = folder / ("node-0.log" if launcher == "lightning" else "rank-0.log")
+    assert "test accuracy" in log.read_text()
+    assert "MEMBER: 1/4" in log.with_suffix(".err").read_text()
