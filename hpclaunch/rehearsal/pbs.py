@@ -1,0 +1,80 @@
+"""A PBS that a laptop can run: `install` puts qsub, qstat, qdel, qsig and pbsdsh in a folder.
+
+There is no daemon. Each program looks after the jobs when it is called, and each running job has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpclaunch.rehearsal import nodes, settings
+from hpclaunch.rehearsal.server import Server
+from hpclaunch.rehearsal.settings import GADI, Queue, Settings
+from hpclaunch.rehearsal.start import command
+
+PROGRAMS = ("qsub", "qstat", "qdel", "qsig", "pbsdsh")
+FOLDERS = ("bin", "jobs", "history", "run", "spool", "undelivered", "down", "dead", "mom_priv/jobs")
+
+
+def install(
+    folder: Path,
+    *,
+    hosts: Sequence[str] = (),
+    queues: Mapping[str, Queue] = GADI,
+    cores_per_node: int | None = None,
+    lines: str = "cpu",
+    server: str = "gadi-pbs",
+    kill_delay: float = 10,
+    poll: float = 10,
+    refuse_qsub_in_jobs: bool = False,
+    history: bool = True,
+    arrays: bool = True,
+    dead: str | None = None,
+    first_id: int = 107,
+) -> dict[str, str]:
+    """Set up a PBS in the folder and return the variables that make it the one a shell finds.
+
+    `hosts` are addresses of this machine, each a node; none means 127.0.0.1 and on, as many as jobs need. The nodefile
+    has a line for every "cpu", "gpu" or "node" of a host. `kill_delay` and `poll` are seconds; walltimes are looked at
+    when polling. `dead` is a host that swallows what pbsdsh starts there. `cores_per_node` overrides what `queues` say.
+
+    Raises ValueError: `lines` is none of the three.
+    """
+    if lines not in {"cpu", "gpu", "node"}:
+        raise ValueError(f"lines={lines!r}: it is one of cpu, gpu, node")
+    folder = folder.absolute()
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    if cores_per_node:
+        queues = {name: settings.with_cores(queue, cores_per_node) for name, queue in queues.items()}
+    asked = Settings(
+        python=sys.executable,
+        server=server,
+        hosts=tuple(hosts),
+        lines=lines,
+        kill_delay=kill_delay,
+        poll=poll,
+        refuse_qsub_in_jobs=refuse_qsub_in_jobs,
+        history=history,
+        arrays=arrays,
+        queues=queues,
+    )
+    settings.write(asked, folder / "server.json")
+    (folder / "next").write_text(str(first_id))
+    if dead:
+        (folder / "dead" / dead).touch()
+    for program in PROGRAMS:
+        path = folder / "bin" / program
+        words = shlex.join(command(sys.executable, program))
+        path.write_text(f'#!/bin/sh\nPBS_STANDIN={shlex.quote(str(folder))} exec {words} "$@"\n')
+        path.chmod(0o755)
+    return {"PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}", "PBS_STANDIN": str(folder)}
+
+
+def lose(folder: Path, host: str) -> None:
+    """Let a node die: what runs on it is gone, and nobody is told."""
+    nodes.lose(Server(folder.absolute()), host)

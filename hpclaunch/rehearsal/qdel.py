@@ -1,0 +1,69 @@
+"""qdel: ends jobs. One that cannot be ended does not keep the others (OpenPBS 23.06, seen)."""
+
+from __future__ import annotations
+
+import getopt
+import os
+import re
+import sys
+from pathlib import Path
+
+from hpclaunch.rehearsal import mom, scheduler
+from hpclaunch.rehearsal.refusal import Refusal
+from hpclaunch.rehearsal.server import Job, Server
+
+ID = re.compile(r"\d+(\[\d*\])?(\.[\w.-]+)?")
+
+
+def main() -> int:
+    """Delete the jobs named; return qdel's exit code, which is the last refusal's."""
+    server = Server(Path(os.environ["PBS_STANDIN"]))
+    try:
+        given, ids = getopt.getopt(sys.argv[1:], "W:x")
+    except getopt.GetoptError:
+        ids = []
+    if not ids:
+        print("usage: qdel [-W force|suppress_email=X] [-x] job_identifier...", file=sys.stderr)
+        return 2
+    scheduler.cycle(server)
+    code = 0
+    for job_id in ids:
+        try:
+            _delete(server, job_id, ("-W", "force") in given, ("-x", "") in given)
+        except Refusal as error:
+            print(f"qdel: {error}", file=sys.stderr)
+            code = error.code
+    scheduler.cycle(server)
+    return code
+
+
+def find(server: Server, job_id: str) -> Job:
+    """Return the job of an id that a person wrote.
+
+    Raises Refusal: it is no id (1), or nobody knows it (153), which includes one without the server's name: PBS may
+    look that up under another (OpenPBS 23.06, seen).
+    """
+    if not ID.fullmatch(job_id):
+        raise Refusal(f"illegally formed job identifier: {job_id}", 1)
+    job = server.find(job_id)
+    if not job:
+        raise Refusal(f"Unknown Job Id {job_id}", 153)
+    return job
+
+
+def _delete(server: Server, job_id: str, force: bool, erase: bool) -> None:
+    job = find(server, job_id)
+    if job.state in "FX":
+        if not erase:
+            raise Refusal(f"Job has finished {job_id}", 35)
+        server.forget(job)
+        return
+    family = [job, *(server.subjobs(job.id) if job.is_array else [])]
+    for one in family:
+        if one.state == "R":
+            mom.end(server, one.id, "forced" if force else "deleted")
+        elif one.state in "QH" or (one.is_array and all(other.state in "QX" for other in family[1:])):
+            with server.locked():
+                # A subjob ends with its array.
+                comment = f"{one.shown.get('comment', '')} and terminated".strip()
+                server.save(one.show(job_state=scheduler.over(one), substate=91, comment=comment, Hold_Types="n"))

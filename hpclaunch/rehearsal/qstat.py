@@ -1,0 +1,112 @@
+"""qstat: shows jobs, as a table, in full, or in full as JSON."""
+
+from __future__ import annotations
+
+import getopt
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hpclaunch.rehearsal import scheduler
+from hpclaunch.rehearsal.qdel import ID
+from hpclaunch.rehearsal.refusal import Refusal
+from hpclaunch.rehearsal.server import Job, Server
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+ROW = "{:<17} {:<16} {:<16}  {:>8} {} {}"
+VERSION = "23.06.06"
+
+
+def main() -> int:
+    """Show the jobs; return qstat's exit code: 35 if one has finished and -x is not there, 153 if one is unknown."""
+    server = Server(Path(os.environ["PBS_STANDIN"]))
+    try:
+        given, ids = getopt.getopt(sys.argv[1:], "xtfaHF:u:")
+        options = dict(given)
+    except getopt.GetoptError as error:
+        print(f"qstat: invalid option -- '{error.opt}'", file=sys.stderr)
+        return _usage()
+    if ("-u" in options and "-f" in options) or options.get("-F", "json") not in {"json", "default"}:
+        return _usage()
+    scheduler.cycle(server)
+    history, code, found = "-x" in options or "-H" in options, 0, []
+    for job_id in ids:
+        try:
+            found += _named(server, job_id, history, "-t" in options)
+        except Refusal as error:
+            print(f"qstat: {error}", file=sys.stderr)
+            code = max(code, error.code)
+    if not ids:
+        everything = server.live() + (server.finished() if history else [])
+        found = [job for job in everything if "-t" in options or not job.array]
+    if "-f" in options and options.get("-F") == "json":
+        print(_document(server, found))
+    elif "-f" in options:
+        print("".join(_full(job) for job in found), end="")
+    elif found:
+        print(_table(found))
+    return code
+
+
+def _usage() -> int:
+    print("usage: qstat [-x] [-t] [-f [-F json]] [-u user] [job_identifier...]", file=sys.stderr)
+    return 2
+
+
+def _named(server: Server, job_id: str, history: bool, subjobs: bool) -> list[Job]:
+    if not ID.fullmatch(job_id):
+        raise Refusal(f"illegally formed job identifier: {job_id}", 1)
+    job = server.find(job_id if "." in job_id else f"{job_id}.{server.settings.server}")
+    if not job:
+        raise Refusal(f"Unknown Job Id {job_id}", 153)
+    if job.state == "F" and not history:
+        raise Refusal(f"{job.id} Job has finished, use -x or -H to obtain historical job information", 35)
+    return [job, *(server.subjobs(job.id) if subjobs and job.is_array else [])]
+
+
+def _document(server: Server, jobs: list[Job]) -> str:
+    """Return the JSON, without "Jobs" if there are none."""
+    document: dict[str, Any] = {
+        "timestamp": int(time.time()),
+        "pbs_version": VERSION,
+        "pbs_server": server.settings.server,
+    }
+    if jobs:
+        document["Jobs"] = {job.id: _numbers(job.shown) for job in jobs}
+    return json.dumps(document, indent=4)
+
+
+def _numbers(value: Any) -> Any:
+    """Return text that looks like a number as one, wherever it stands (OpenPBS 23.06, seen in Variable_List)."""
+    if isinstance(value, dict):
+        return {key: _numbers(part) for key, part in value.items()}
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return value
+
+
+def _full(job: Job) -> str:
+    lines = [f"Job Id: {job.id}"]
+    for name, value in job.shown.items():
+        if name == "Variable_List":
+            lines.append(f"    {name} = " + ",".join(f"{key}={part}" for key, part in value.items()))
+        elif isinstance(value, dict):
+            lines += [f"    {name}.{key} = {part}" for key, part in value.items()]
+        else:
+            lines.append(f"    {name} = {value}")
+    return "\n".join([*lines, "", ""])
+
+
+def _table(jobs: list[Job]) -> str:
+    lines = [ROW.format("Job id", "Name", "User", "Time Use", "S", "Queue")]
+    lines.append(ROW.format("-" * 16, "-" * 16, "-" * 16, "-" * 8, "-", "-" * 5))
+    for job in jobs:
+        owner = str(job.shown["Job_Owner"]).partition("@")[0]
+        used = job.shown.get("resources_used", {}).get("walltime", "0")
+        name, queue = str(job.shown["Job_Name"])[:15], job.shown["queue"]
+        lines.append(ROW.format(job.id[:17], name, owner[:15], used, job.state, queue))
+    return "\n".join(lines)
