@@ -18,7 +18,7 @@ import hpclaunch
 CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
 MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
-SITES = ["jean-zay"]
+SITES = ["jean-zay", "gadi"]
 COUNT = """
 import os, signal, sys, time
 told = []

@@ -71,9 +71,9 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     if profile.site.scheduler == "local":
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
-    from hpclaunch.rehearsal import rehearse
+    from hpclaunch.rehearse import rehearse
 
-    raise SystemExit(rehearse(script, profile.site.scheduler))
+    raise SystemExit(rehearse(plan, script))
 
 
 @click.command("launch", context_settings=CONTEXT)
