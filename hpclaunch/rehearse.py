@@ -115,6 +115,6 @@ def _queue(partition: Partition) -> Queue:
     return Queue(
         cores_per_node=partition.cores_per_node or os.cpu_count() or 1,
         gpus_per_node=partition.gpus_per_node,
-        cpus_per_gpu=partition.cpus_per_gpu if partition.cpus_per_gpu_exact else 0,
+        cpus_per_gpu=(partition.cpus_per_gpu or 0) if partition.cpus_per_gpu_exact else 0,
         walltime=tuple(tiers),
     )

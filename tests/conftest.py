@@ -1,4 +1,4 @@
-"""What the tests share: a clean environment, the command line, fake PBS jobs."""
+"""What the tests share: a clean environment, the command line, jobs on a stand-in for PBS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hpclaunch.cli import main
+from hpclaunch.rehearsal import pbs as rehearsal_pbs
 
-STANDINS = Path(__file__).parent / "pbs_standin"
 FOREIGN = re.compile(
     r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
 )
@@ -101,97 +100,57 @@ def processes_with(text: str) -> list[str]:
 
 @dataclass
 class PbsJob:
-    """A job script under a fake PBS on this machine; see pbs_standin/pbsdsh."""
+    """A job on the stand-in for PBS."""
 
-    process: subprocess.Popen[str]
     folder: Path
+    environment: dict[str, str]
     work: Path
+    id: str
+    output: str = ""
 
     @property
     def run_folder(self) -> Path:
-        return self.work / "hpclaunch-runs" / "107.gadi-pbs"
+        return self.work / "hpclaunch-runs" / self.id
 
     def logs(self, pattern: str = "rank-*.log") -> list[str]:
         return [path.read_text() for path in sorted(self.run_folder.glob(pattern))]
 
-    def sessions(self, node: str = "*") -> list[int]:
-        return [int(path.name.split("-")[-1]) for path in self.folder.glob(f"session-{node}-*")]
-
     def qdel(self) -> None:
-        """SIGTERM to every process of the job on the first node, and to none on the others."""
-        for session in (self.process.pid, *self.sessions("0")):
-            subprocess.run(["pkill", "-TERM", "-s", str(session)], check=False)
+        subprocess.run(["qdel", self.id], env=self.environment, check=True)
+
+    def record(self) -> dict[str, object]:
+        """Return what qstat shows of the job."""
+        command = ["qstat", "-x", "-f", "-F", "json", self.id]
+        answer = subprocess.run(command, env=self.environment, capture_output=True, check=True)
+        return json.loads(answer.stdout)["Jobs"][self.id]
 
     def wait(self, seconds: float = 60) -> int:
-        """Return the exit code; the end of the script kills what it started, with no warning."""
-        try:
-            return self.process.wait(timeout=seconds)
-        finally:
-            for session in (self.process.pid, *self.sessions()):
-                subprocess.run(["pkill", "-KILL", "-s", str(session)], check=False)
-            self.output = (self.folder / "job.o").read_text()
+        """Return the Exit_status; the job's output is there after its end, not before."""
+        done = self.folder / "history" / f"{self.id}.json"
+        wait_until(done.exists, seconds)
+        record = self.record()
+        paths = [Path(str(record[name]).partition(":")[2]) for name in ("Output_Path", "Error_Path")]
+        self.output = "".join(path.read_text() for path in paths if path.exists())
+        return int(str(record["Exit_status"]))
 
 
 @pytest.fixture
 def pbs(tmp_path):
-    """Submit a script as PBS would start it: from $HOME, with nothing but PBS's own variables, umask 077."""
-    jobs = []
+    """Submit a script to a PBS of its own, whose nodes are addresses of this machine."""
+    folders = []
 
-    def submit(script: str, hosts: list[str], lines_per_host: int = 48, dead: str | None = None, **variables: str):
-        folder = tmp_path / f"pbs {len(jobs)}"
-        spool = folder / "spool"
-        spool.mkdir(parents=True)
-        path = spool / "107.SC"
-        path.write_text(script)
-        path.chmod(0o700)
-        nodefile = spool / "nodefile"
-        nodefile.write_text("".join(f"{host}\n" * lines_per_host for host in hosts))
-        if dead:
-            (folder / "dead").write_text(dead)
-        listed = {
-            "PBS_O_WORKDIR": str(Path.cwd()),
-            "PBS_O_HOME": os.environ["HOME"],
-            "PBS_JOBID": "107.gadi-pbs",
-            "PBS_JOBNAME": "train",
-            "PBS_STANDIN": str(folder),
-            **variables,
-        }
-        (folder / "variables.json").write_text(json.dumps(listed))
-        for node in range(len(hosts)):
-            (folder / f"jobfs-{node}").mkdir()
-        environment = listed | {
-            "PATH": f"{STANDINS}:/usr/bin:/bin",
-            "HOME": os.environ["HOME"],
-            "TMPDIR": str(folder / "jobfs-0"),
-            "PBS_NODEFILE": str(nodefile),
-            "PBS_ENVIRONMENT": "PBS_BATCH",
-            "PBS_JOBCOOKIE": "cookie",
-            "PBS_MOMPORT": "15003",
-            "PBS_NODENUM": "0",
-            "PBS_TASKNUM": "1",
-            "NCPUS": "48",
-            "OMP_NUM_THREADS": "48",
-        }
-        output = (folder / "job.o").open("a")
-        process = subprocess.Popen(
-            [str(path)],
-            env=environment,
-            cwd=environment["HOME"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            umask=0o077,
-            start_new_session=True,
-        )
-        output.close()
-        jobs.append(PbsJob(process, folder, Path.cwd()))
-        return jobs[-1]
+    def submit(script: str, hosts: list[str], lines: str = "cpu", dead: str | None = None, **variables: str):
+        folder = tmp_path / f"pbs {len(folders)}"
+        folders.append(folder)
+        standin = rehearsal_pbs.install(folder, hosts=hosts, lines=lines, dead=dead, poll=1)
+        environment = {**os.environ, **standin, **variables}
+        command = ["qsub", *(["-v", ",".join(variables)] if variables else [])]
+        job_id = subprocess.run(command, input=script, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        return PbsJob(folder, environment, Path.cwd(), job_id.stdout.strip())
 
     yield submit
-    for job in jobs:
-        if job.process.poll() is None:
-            os.killpg(job.process.pid, signal.SIGKILL)
-            job.wait()
+    for folder in folders:
+        rehearsal_pbs.stop(folder)
 
 
 def wait_until(condition, seconds: float = 30) -> None:

@@ -1,8 +1,9 @@
-"""The PBS job script, run as PBS runs it, on stand-ins that misbehave as the real ones do."""
+"""The PBS job script, run as PBS runs it, on a stand-in that misbehaves as the real one does."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -50,10 +51,10 @@ def script(work: Path, text: str = REPORT) -> list[str]:
     return [sys.executable, "train.py"]
 
 
-@pytest.mark.parametrize("lines", [1, 2, 48])
+@pytest.mark.parametrize("lines", ["node", "gpu", "cpu"])
 def test_every_rank_gets_its_place_whatever_the_nodefile_repeats(submit, work, lines):
     """Two nodes of two ranks have the seven variables right with one line per node, per GPU and per CPU."""
-    job = submit(*script(work), "a b", "$HOME", options=["--launcher", "tasks"], lines_per_host=lines)
+    job = submit(*script(work), "a b", "$HOME", options=["--launcher", "tasks"], lines=lines)
     assert job.wait() == 0, job.output
     assert contract(job) == [
         (HOSTS[0], "20107", "4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)
@@ -175,7 +176,7 @@ def test_qdel_gives_every_node_time_to_save(submit, work):
     wait_until(lambda: job.logs() == ["ready\n"] * 4)
     began = time.monotonic()
     job.qdel()
-    assert job.wait() == 143, job.output
+    assert job.wait() == 271, job.output
     assert time.monotonic() - began < 15
     assert sorted(path.name for path in work.glob("saved-*")) == [f"saved-{rank}" for rank in range(4)]
     assert processes_with(str(work / "hpclaunch-runs")) == []
@@ -199,10 +200,13 @@ def test_one_node_needs_no_fan_out(submit, work):
     assert failing.wait() == 5, failing.output
 
 
-def test_wrong_number_of_hosts_is_refused(submit, pbs, cli, work):
+def test_wrong_number_of_hosts_is_refused(pbs, own_site, cli):
     """Where PBS packs two chunks on one host the script says so instead of training with half the ranks."""
-    result = cli("render", "--site", "mine", "--nodes", "2", "--", "true")
-    job = pbs(result.stdout, HOSTS[:1])
+    script = cli("render", "--site", "mine", "-A", "ab12", "--nodes", "2", "--", "true").stdout
+    totals = re.compile(r"#PBS -l (ncpus|ngpus|mem|jobfs)=.*\n")
+    job = pbs(
+        totals.sub("", script, count=3).replace("#PBS -l jobfs=800GB", "#PBS -l select=2:ncpus=12:ngpus=1"), HOSTS
+    )
     assert job.wait() == 1
     assert "PBS gave 1 hosts, the job is made for 2" in job.output
 

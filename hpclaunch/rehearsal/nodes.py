@@ -63,3 +63,14 @@ def clear(server: Server, job: Job) -> None:
     processes.kill([job.session] if job.session else [])
     processes.kill(processes.tasks(room))
     shutil.rmtree(room, ignore_errors=True)
+
+
+def stop(server: Server) -> None:
+    """Kill every job and forget those that wait."""
+    with server.locked():
+        for job in server.live():
+            if job.mom:
+                with suppress(ProcessLookupError):
+                    os.kill(job.mom, signal.SIGKILL)
+                clear(server, server.find(job.id) or job)
+            server.forget(job)

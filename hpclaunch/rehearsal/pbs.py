@@ -78,3 +78,8 @@ def install(
 def lose(folder: Path, host: str) -> None:
     """Let a node die: what runs on it is gone, and nobody is told."""
     nodes.lose(Server(folder.absolute()), host)
+
+
+def stop(folder: Path) -> None:
+    """End every job at once and forget those that wait; what has finished stays known."""
+    nodes.stop(Server(folder.absolute()))

@@ -28,9 +28,8 @@ def write_programs(folder: Path, names: Sequence[str]) -> dict[str, str]:
             f"from hpclaunch.rehearsal.{name} import main; sys.path.pop(0); sys.exit(main())"
         )
         program = programs / name
-        program.write_text(
-            f'#!/usr/bin/env bash\n{MARK}={shlex.quote(str(folder))} exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n'
-        )
+        words = shlex.join([sys.executable, "-c", code])
+        program.write_text(f'#!/usr/bin/env bash\n{MARK}={shlex.quote(str(folder))} exec {words} "$@"\n')
         program.chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {"PATH": path, MARK: str(folder)}
