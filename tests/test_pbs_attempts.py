@@ -1,0 +1,160 @@
+"""PBS jobs that outlive their walltime and their nodes, and functions that do so through submitit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import call, processes_with, state, submit, wait_until
+
+from hpclaunch.rehearsal import pbs
+
+COUNT = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
+n = int(open(path).read()) if os.path.exists(path) else 0
+while n < LIMIT:
+    time.sleep(1)
+    n += 1
+    print("step", n, flush=True)
+    open(path, "w").write(str(n))
+    if told:
+        sys.exit(75)
+print("done", flush=True)
+"""
+SITE = ("--site", "gadi-here", "-q", "normal", "--launcher", "tasks")
+TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
+SHORT = ("-t", "00:00:20", "--warn-before", "12s")
+
+
+@pytest.fixture(autouse=True)
+def count(qsub, work):
+    """A PBS on PATH, and a command that counts to LIMIT."""
+    qsub()
+
+    def write(limit: int) -> tuple[str, ...]:
+        (work / "count.py").write_text(COUNT.replace("LIMIT", str(limit)))
+        return "--", sys.executable, "count.py"
+
+    return write
+
+
+def folder(job: str) -> Path:
+    return Path("hpclaunch-runs", job)
+
+
+def log(job: str, rank: int = 0) -> list[str]:
+    path = folder(job) / f"rank-{rank}.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def attempts(job: str) -> list[str]:
+    path = folder(job) / "attempts"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_job_goes_on_past_its_walltime(count):
+    """A run of three walltimes is one run of three jobs: REQUEUED in between, COMPLETED in the end, no step twice."""
+    job = submit(*SITE, *TWO_BY_TWO, *SHORT, "--max-attempts", "6", *count(20))
+    wait_until(lambda: attempts(job) != [], 60)
+    assert state(job)["word"] in ("REQUEUED", "RUNNING")
+    call("wait", job, seconds=120)
+    assert state(job)["word"] == "COMPLETED"
+    for rank in range(4):
+        assert [line for line in log(job, rank) if "---" not in line] == [f"step {n}" for n in range(1, 21)] + ["done"]
+    marks = [line for line in log(job) if "---" in line]
+    assert marks == [f"--- attempt {number} of 6 ---" for number in range(1, len(attempts(job)) + 2)]
+    assert len(marks) >= 3
+    assert len(json.loads(call("jobs", "--json"))) == 1
+    first, second = (Path(f"count.o{name.split('.')[0]}").read_text() for name in (job, attempts(job)[0]))
+    assert "going on in attempt 2 of 6" in first
+    assert "step 1\n" in first
+    assert "step 1\n" not in second
+
+
+def test_where_jobs_may_not_submit_the_chain_ends_when_the_work_is_done(count):
+    """With `resubmit: false` all attempts are submitted together, and those that find nothing to do end at once."""
+    words = ("--site", "gadi-no-qsub", *SITE[2:], "--tasks-per-node", "2", *SHORT, "--max-attempts", "4")
+    job = submit(*words, *count(12))
+    assert len(attempts(job)) == 3
+    call("wait", job, seconds=120)
+    assert state(job)["word"] == "COMPLETED"
+    wait_until(lambda: processes_with(f"PBS_JOBID={attempts(job)[-1]}") == [])
+    assert [line for line in log(job) if "---" in line] == ["--- attempt 1 of 4 ---", "--- attempt 2 of 4 ---"]
+    assert [line for line in log(job) if "step" in line] == [f"step {n}" for n in range(1, 13)]
+
+
+def test_attempts_end_clearly_when_they_are_used_up(count):
+    """After the last attempt the run ends with 75 and says so; one that fails by itself is never started again."""
+    job = submit(*SITE, *SHORT, "--max-attempts", "2", "--wait", *count(1000), code=75)
+    assert len(attempts(job)) == 1
+    output = Path(f"count.o{attempts(job)[0].split('.')[0]}").read_text()
+    assert "not done, and 2 attempts are used up" in output
+    failing = submit(*SITE, *SHORT, "--max-attempts", "2", "--wait", "--", "sh", "-c", "exit 9", code=9)
+    assert attempts(failing) == []
+
+
+def test_a_cancelled_job_has_no_successor(count):
+    """Qdel tells the ranks, which may save; nothing is submitted, and nothing goes on."""
+    job = submit(*SITE, *TWO_BY_TWO, "-t", "00:05:00", "--max-attempts", "3", *count(1000))
+    wait_until(lambda: "step 1" in log(job, 3))
+    call("cancel", job)
+    wait_until(lambda: state(job)["word"] == "CANCELLED")
+    wait_until(lambda: processes_with(f"PBS_JOBID={job}") == [])
+    assert attempts(job) == []
+
+
+def test_a_lost_node_costs_the_job_its_attempt_only(count, tmp_path):
+    """When a node dies the job notices within a minute and goes on, on other nodes, from the last save."""
+    job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", *count(8))
+    wait_until(lambda: "step 3" in log(job, 3))
+    pbs.lose(tmp_path / "pbs server", "127.0.0.2")
+    call("wait", job, seconds=150)
+    assert state(job)["word"] == "COMPLETED"
+    assert len(attempts(job)) == 1
+    assert "node 127.0.0.2 is silent" in Path(f"count.o{job.split('.')[0]}").read_text()
+    assert log(job, 3)[-1] == "done"
+
+
+def test_a_checkpointed_function_goes_on(work):
+    """Submitit's own checkpointing works: told before the walltime, the function goes on in a new job."""
+    (work / "counting.py").write_text(
+        "import time\n"
+        "from submitit.helpers import Checkpointable, DelayedSubmission\n"
+        "class Count:\n"
+        "    def __init__(self, n=0):\n"
+        "        self.n = n\n"
+        "    def __call__(self):\n"
+        "        while self.n < 24:\n"
+        "            time.sleep(1)\n"
+        "            self.n += 1\n"
+        "            print('counted', self.n, flush=True)\n"
+        "        return self.n\n"
+        "    def checkpoint(self):\n"
+        "        return DelayedSubmission(Count(self.n))\n"
+    )
+    script = (
+        "import submitit\n"
+        "from counting import Count\n"
+        "executor = submitit.AutoExecutor('jobs', cluster='pbs')\n"
+        "executor.update_parameters(timeout_min=0.5, pbs_site='pbs-here', pbs_queue='normal')\n"
+        "job = executor.submit(Count())\n"
+        "print(job.job_id, job.result())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=150, check=False,
+        env={**os.environ, "PYTHONPATH": f"{work}:{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    job, result = done.stdout.split()
+    assert result == "24"
+    assert len(attempts(job)) >= 1
+    counted = [int(number) for number in re.findall(r"counted (\d+)", "\n".join(log(job)))]
+    assert sorted(set(counted)) == list(range(1, 25))
