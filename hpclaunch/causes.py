@@ -63,8 +63,13 @@ WAITS = {
     "Licenses": "It waits for a licence that other jobs use.",
     "JobArrayTaskLimit": "As many tasks of its array run as you allowed at once. It starts once one has ended.",
     "Prolog": "Its nodes are being prepared. It starts in a moment.",
+    "held by qhold": "You, or a tool of yours, hold it. `qrls JOB` lets it go.",
+    "held by the site": "The site's staff, or PBS itself, hold it; only they can release it. Write to support.",
     "*Can Never Run*": "PBS says that it can never run: no nodes fit what it asks for. Cancel it; submit it smaller.",
     "*Insufficient amount of*": "It waits for resources to become free. Nothing to mend.",
+    "*Not enough * available*": "It waits for nodes to become free. Nothing to mend.",
+    "*would cross dedicated time boundary*": "It would not end before a maintenance begins. "
+    "A shorter --walltime may fit before it; else it starts afterwards.",
 }
 
 # How a scheduler ended a job, by its reason or the first word of that.
@@ -79,6 +84,11 @@ ENDS = {
     "CANCELLED": "it was cancelled",
     "its process is gone": "it was killed, or the machine went down",
     "DependencyNeverSatisfied": "a job that it was to start after has failed, so it never started",
+    "deleted before it ran": "it was deleted while it waited, so it never started",
+    "a subjob failed": "a job of the array failed",
+    "vanished": "PBS knows nothing of it (any more). Either it ended, and PBS's memory of it is over; or PBS took it, "
+    "but no queue did, as with a resource that the site does not have (look at --directive and the profile); or a job "
+    "that it was to start after had failed, or was not known",
     "0:53": "the scheduler could not write its output, so it never began. Most often the folder of --output, or the "
     "folder it was submitted from, is missing, full, or not to be seen from the node",
 }
@@ -100,7 +110,11 @@ _SIGNALS = {
 }
 _CODES = {
     -29: "PBS ended it: the walltime was used up",
+    -28: "PBS ended it: it used more processor time than it asked for",
     -27: "PBS ended it: it used more memory than it asked for",
+    -26: "PBS ended it: it used more virtual memory than it asked for",
+    -25: "PBS ended it: it used more cores than it asked for",
+    -24: "PBS ended it: it used more cores, for a while, than it asked for",
     -20: "PBS ended it: its first node was lost",
     0: "it ended well",
     1: "an error; a Python exception ends so",

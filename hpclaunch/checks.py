@@ -85,7 +85,7 @@ def _gpus(plan: Plan) -> Found:
     where, gpus, most = f"partition {plan.partition_name}", plan.gpus_per_node, plan.partition.gpus_per_node
     if plan.site.scheduler == "local":
         return
-    if gpus > most:
+    if gpus > most and not plan.site.any_partition:
         has = f"has {most}" if most else "has none"
         yield "gpus_per_node", f"{gpus} GPUs per node: a node of {where} {has}"
     elif most and not gpus:

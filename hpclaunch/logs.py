@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -182,12 +183,16 @@ def _foreign(run: Run) -> bool:
 def own_output(run: Run) -> Path | None:
     """Return the file that the scheduler wrote for the job itself, where it is there.
 
-    Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end; both in the folder of submission.
+    Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end, NAME.oNUMBER.INDEX in an array, the last
+    attempt's; both in the folder of submission.
     """
     if run.scheduler == "local":
         found = run.path.glob("job.out")
     elif run.scheduler == "pbs":
-        found = run.path.parent.parent.glob(f"*.o{escape(run.id.split('.')[0])}")
+        attempts = [run.id, *run.further_ids]
+        numbers = [re.sub(r"\[(\d+)\]", r".\1", job_id.split(".")[0]) for job_id in attempts]
+        found = (path for number in reversed(numbers) for path in run.path.parent.parent.glob(f"*.o{escape(number)}"))
+        return next(found, None)
     else:
         found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
     return next(iter(sorted(found)), None)

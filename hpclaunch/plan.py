@@ -132,7 +132,7 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     """
     site = profile.site
     wanted = request.partition or site.default_partition
-    found = site.find_partition(wanted)
+    found = site.find_partition(wanted) or ((wanted, Partition()) if site.any_partition else None)
     if found is None:
         raise RequestError(f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}")
     partition_name, partition = found

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,7 +43,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One submitted job. `folder` is absolute; `submitted` is seconds since 1970."""
+    """One submitted job. `folder` is absolute; `submitted` is seconds since 1970, `poll` between two questions."""
 
     id: str
     site: str
@@ -54,11 +55,31 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1
     tasks_per_node: int = 1
     seconds: int = 0
+    poll: int = 2
 
     @property
     def path(self) -> Path:
         """Return the run folder."""
         return Path(self.folder)
+
+    @property
+    def further_ids(self) -> list[str]:
+        """Return the ids of the attempts after the first, where each is a job of its own."""
+        return (self._read("attempts") or "").split()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the exit code that the job script left at its end; None until then, and where it was killed."""
+        try:
+            return int(self._read("exit") or "")
+        except ValueError:
+            return None
+
+    def _read(self, name: str) -> str | None:
+        with suppress(OSError, UnicodeDecodeError):
+            os.listdir(self.folder)  # noqa: PTH208 - NFS tells of new files only to those who look
+            return (self.path / name).read_text()
+        return None
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -102,7 +123,7 @@ def newest_first() -> list[Run]:
     """Return the registered runs, the newest first; what is no run's file is left aside."""
     folder = paths.user_state() / "runs"
     files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.name.split("-")[0]), reverse=True)
-    return list(filter(None, map(_read, files)))
+    return list(filter(None, map(read, files)))
 
 
 def find(names: Iterable[str]) -> list[Run]:
@@ -129,12 +150,13 @@ def find(names: Iterable[str]) -> list[Run]:
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
     for folder in (Path(name), Path(FOLDER, name)):
-        if (run := _read(folder / "run.json")) is not None:
+        if (run := read(folder / "run.json")) is not None:
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
 
 
-def _read(path: Path) -> Run | None:
+def read(path: Path) -> Run | None:
+    """Return the run of a registry's file or a run.json, None where it is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
     except (OSError, msgspec.DecodeError):

@@ -141,6 +141,17 @@ class Site(Record, frozen=True, kw_only=True):
     ] = {}
     directives: Annotated[list[Line], Meta(description="Directives for every job, as after #PBS or #SBATCH.")] = []
     umask: Annotated[Umask | None, Meta(description="The job's umask, in quotes.")] = None
+    any_partition: Annotated[
+        bool, Meta(description="A partition that is not listed may be named too; nothing is limited in any of them.")
+    ] = False
+    arrays: Annotated[bool, Meta(description="Takes job arrays.")] = True
+    poll: Annotated[
+        Walltime, Meta(description="The least time between two questions that are asked automatically.")
+    ] = "00:00:02"
+    submit_in_jobs: Annotated[
+        bool,
+        Meta(description="PBS: jobs may submit jobs (absent: yes); else all attempts are submitted at the beginning."),
+    ] = True
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:

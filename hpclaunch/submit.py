@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpclaunch.errors import SchedulerError
@@ -23,6 +24,20 @@ def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
     return executor.run_of(job.job_id)
 
 
+# What qsub says, a site's hooks in their own words, and the key of the profile or option to look at.
+_BLAME_PBS = {
+    r"project|account": ("account", "--account"),
+    r"storage|gdata": ("storage", "--storage"),
+    r"jobfs": ("partitions.{partition}.jobfs_gb_per_node", "the sizes"),
+    r"ncpus.*ngpus": ("partitions.{partition}.cpus_per_gpu", "--cpus-per-task and --gpus-per-node"),
+    r"ncpus|mpiprocs": ("partitions.{partition}.cores_per_node", "--cpus-per-task"),
+    r"ngpus": ("partitions.{partition}.gpus_per_node", "--gpus-per-node"),
+    r"walltime": ("partitions.{partition}.walltime", "--walltime"),
+    r"\bmem\b|memory": ("partitions.{partition}.mem_gb_per_node", "--mem-gb"),
+    r"\bselect\b|unknown resource": ("template", "--directive"),
+    r"queue and/or server resource limits": ("partitions.{partition}.walltime, max_cores", "the sizes"),
+    r"queue": ("partitions.{partition}.directives", "--partition"),
+}
 # What sbatch says, and the key of the profile or option to look at.
 _BLAME = {
     "account": ("account", "--account"),
@@ -38,8 +53,8 @@ _BLAME = {
 
 def blame(plan: Plan, said: str) -> list[str]:
     """Name the profile's key that led to what the scheduler said, where it can be told."""
-    for word, (key, option) in _BLAME.items():
-        if word in said.lower():
+    for word, (key, option) in (_BLAME_PBS if plan.site.scheduler == "pbs" else _BLAME).items():
+        if re.search(word, said.lower()):
             return [
                 f"look at {option}, or at {key.format(partition=plan.partition_name)} in the profile of {plan.name}"
             ]

@@ -81,6 +81,8 @@ def _not_ended(run: Run, state: State) -> str:
         waits = _waits(run, state) if state.reason else "The scheduler gives no reason (yet)."
         again = "It ran before and waits to start again, after a walltime, a dead node or a pre-emption. "
         return (again if state.word == REQUEUED else "") + waits
+    if state.reason:
+        return f"The scheduler's word is: {state.reason}. Its logs, if it has any, are in {run.folder}"
     return (
         "The scheduler knows nothing of it: it was submitted a moment ago, ended so long ago that it is forgotten, was "
         f"dropped (PBS does so silently), or runs on another machine. Its logs, if it has any, are in {run.folder}"
@@ -109,12 +111,14 @@ def _end(state: State) -> str:
 
 def _person(uid: str) -> str:
     with suppress(ValueError, KeyError):
+        if uid == pwd.getpwuid(os.getuid()).pw_name:
+            return "you"
         return "you" if int(uid) == os.getuid() else pwd.getpwuid(int(uid)).pw_name
     return f"user {uid}"
 
 
 def _never_began(state: State) -> bool:
-    return _first_word(state) in ("0:53", "DependencyNeverSatisfied")
+    return state.reason in ("deleted before it ran", "DependencyNeverSatisfied") or _first_word(state) == "0:53"
 
 
 def _failure(run: Run) -> Failure | None:

@@ -11,9 +11,10 @@ import msgspec
 
 from hpclaunch import runs, schedulers
 from hpclaunch.runs import Run, State
+from hpclaunch.watch import Watch
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
-POLL_SECONDS = 2.0
+POLL_SECONDS = 2.0  # between two looks; the scheduler is asked as often as its site likes
 
 
 def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -67,7 +68,7 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
     from hpclaunch import logs
 
     (run,) = runs.find([job] if job else [])
-    lines = logs.follow(run, rank, lambda: state_of(run).ended, err) if follow else logs.read(run, rank, err)
+    lines = logs.follow(run, rank, Watch([run]).look, err) if follow else logs.read(run, rank, err)
     for line in lines:
         click.echo(line)
 
@@ -107,18 +108,16 @@ def state_of(run: Run) -> State:
 
 
 def exit_code(state: State) -> int:
-    """Return the shell's exit code for a job that ended so."""
-    return 0 if state.word == runs.COMPLETED else state.exit_code or 1
+    """Return the shell's exit code for a job that ended so; PBS's own are 256 + signal, or below 0."""
+    if state.word == runs.COMPLETED:
+        return 0
+    code = state.exit_code or 1
+    return 1 if code < 0 else code - 128 if code > 256 else code
 
 
 def wait(chosen: Sequence[Run]) -> list[int]:
-    """Poll until all of `chosen` have ended; return their exit codes in order."""
-    codes: dict[tuple[str, str], int] = {}
-    while True:
-        open_runs = [run for run in chosen if (run.site, run.id) not in codes]
-        for key, state in schedulers.states(open_runs).items():
-            if state.ended:
-                codes[key] = exit_code(state)
-        if len(codes) == len({(run.site, run.id) for run in chosen}):
-            return [codes[run.site, run.id] for run in chosen]
+    """Wait until all of `chosen` have ended; return their exit codes in order."""
+    watch = Watch(chosen)
+    while not watch.look():
         time.sleep(POLL_SECONDS)
+    return [exit_code(watch.states[run.site, run.id]) for run in chosen]

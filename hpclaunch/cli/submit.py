@@ -57,12 +57,13 @@ def submit_command(
     run = submit(plan, text, before)
     click.echo(run.id)
     if wait_for_end or follow:
-        from hpclaunch.cli.runs import state_of, wait
+        from hpclaunch.cli.runs import wait
 
         if follow:
             from hpclaunch import logs
+            from hpclaunch.watch import Watch
 
-            for line in logs.follow(run, None, ended=lambda: state_of(run).ended):
+            for line in logs.follow(run, None, ended=Watch([run]).look):
                 click.echo(line, err=True)
         raise SystemExit(wait([run])[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hpclaunch.runs import FOLDER
@@ -11,11 +12,14 @@ if TYPE_CHECKING:
     from hpclaunch.plan import Plan
 
 
+EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "script.SlurmExecutor", "local": "script.LocalExecutor"}
+
+
 def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
     """Return the executor of the plan's scheduler."""
-    from hpclaunch.executors.script import EXECUTORS, ScriptExecutor
-
-    return EXECUTORS.get(plan.site.scheduler, ScriptExecutor)(folder, plan)
+    module, name = EXECUTORS[plan.site.scheduler].split(".")
+    made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)
+    return made
 
 
 def executor(site: str, **options: Any) -> ScriptExecutor:

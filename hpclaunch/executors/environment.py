@@ -29,4 +29,29 @@ class HpclaunchJobEnvironment(JobEnvironment):
         return Path(os.environ["HPCLAUNCH_RUN_DIR"]).name
 
     def _requeue(self, countdown: int) -> None:
-        subprocess.check_call(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], timeout=60)
+        if "PBS_JOBID" in os.environ:
+            _submit_successor(Path(os.environ["HPCLAUNCH_RUN_DIR"]), os.environ["PBS_JOBID"])
+        else:
+            subprocess.check_call(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], timeout=60)
+
+
+def _submit_successor(folder: Path, job_id: str) -> None:
+    """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
+    from hpclaunch.errors import SchedulerError
+    from hpclaunch.schedulers import pbs
+
+    if "[" in job_id:
+        raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
+    attempt = int(os.environ.get("HPCLAUNCH_ATTEMPT") or 1) + 1
+    mark = folder / f"attempt-{attempt}"
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return  # a second signal
+    try:
+        pbs.note_attempts(
+            folder, [pbs.submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)]
+        )
+    except SchedulerError:
+        mark.unlink()
+        raise

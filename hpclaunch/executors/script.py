@@ -8,33 +8,41 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import submitit
 from msgspec import structs
 from submitit.core import core, utils
 
-from hpclaunch import schedulers
-from hpclaunch.plan import Plan
-from hpclaunch.render import render
-from hpclaunch.runs import UNKNOWN, Run, record
+from hpclaunch import runs, schedulers
+from hpclaunch.errors import HpclaunchError, RequestError
+from hpclaunch.runs import UNKNOWN, Run, State, record
+from hpclaunch.walltime import clock_seconds
+from hpclaunch.watch import Watch
+
+if TYPE_CHECKING:  # submitit's worker imports this module in every rank
+    from hpclaunch.plan import Plan
 
 # submitit counts a job as timed out once it ran T - 10 min: a job of 10 minutes from its first second on.
 _SUBMITIT_MARGIN_MIN = 10
 
 
 class RunPaths(utils.JobPaths):
-    """submitit's files in our run folder; a rank's log has its stdout and its stderr."""
+    """submitit's files where it wants them, script and logs in our run folder; a rank's log has all it wrote."""
+
+    def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_folder: Path) -> None:
+        super().__init__(folder, job_id=job_id, task_id=task_id)
+        self.run_folder = run_folder
 
     @property
     def submission_file(self) -> Path:
         """The job script."""
-        return self.folder / "job.sh"
+        return self.run_folder / "job.sh"
 
     @property
     def stdout(self) -> Path:
         """The rank's log."""
-        return self.folder / f"rank-{self.task_id}.log"
+        return self.run_folder / f"rank-{self.task_id}.log"
 
     @property
     def stderr(self) -> Path:
@@ -43,59 +51,92 @@ class RunPaths(utils.JobPaths):
 
 
 class Watcher(core.InfoWatcher):
-    """Ask one scheduler for all its jobs at once."""
+    """Ask for all jobs of a scheduler at once, no more often than their sites like."""
 
-    def __init__(self, scheduler: str) -> None:
-        super().__init__(delay_s=60)
-        self.scheduler = scheduler
-        self.folders: dict[str, Path] = {}
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: dict[str, Run] = {}
+        self.watch = Watch()
+
+    @property
+    def num_calls(self) -> int:
+        """Count the questions to the scheduler."""
+        return self.watch.questions
+
+    def clear(self) -> None:
+        """Forget what was answered."""
+        self.watch = Watch(self.runs.values())
+
+    def add(self, run: Run) -> None:
+        """Watch a run too."""
+        self.runs[run.id] = run
+        self.watch.add(run)
+
+    def register_job(self, job_id: str) -> None:
+        """Leave it to `add`: submitit's own would ask at once, whatever the site likes."""
+
+    def update_if_long_enough(self, mode: str) -> None:
+        """Look for news; `force` asks the scheduler, `cache` does not even look."""
+        if mode != "cache":
+            self.watch.look(force=mode == "force")
+
+    def get_info(self, job_id: str, mode: str = "standard") -> dict[str, str]:
+        """Return state, reason and nodes of a job."""
+        self.update_if_long_enough(mode)
+        run = self.runs[job_id]
+        state = self.watch.states.get((run.site, run.id), State(UNKNOWN))
+        return {"State": state.word, "Reason": state.reason, "NodeList": state.hosts}
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         """Return our word for the job's state."""
-        return self.get_info(job_id, mode=mode).get("State") or UNKNOWN
-
-    def update(self) -> None:
-        """Ask for every job that has not ended; submitit's own is not called, so its traps are not there."""
-        asked = sorted(self._registered - self._finished)
-        if asked:
-            self._num_calls += 1
-            asking = [
-                Run(id=i, site="", scheduler=self.scheduler, job_name="", folder=str(self.folders[i]), submitted=0)
-                for i in asked
-            ]
-            for job_id, state in schedulers.scheduler(self.scheduler).states(asking).items():
-                self._info_dict[job_id] = {"State": state.word, "Reason": state.reason, "NodeList": state.hosts}
-                if state.ended:
-                    self._finished.add(job_id)
-        self._last_status_check = time.time()
+        return self.get_info(job_id, mode=mode)["State"]
 
 
 class ScriptJob(core.Job[Any]):
     """A submitit job that lives in a run folder."""
 
-    def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
-        self.watcher.folders[job_id] = Path(str(folder).replace("%j", job_id))
-        super().__init__(folder, job_id, tasks)
-        self._paths = RunPaths(folder, job_id=job_id, task_id=self.task_id)
-
     watcher: Watcher
+    scheduler: str
+
+    def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
+        super().__init__(folder, job_id, tasks)
+        self._paths = RunPaths(folder, job_id, self.task_id, self.run.path)
+
+    @property
+    def run(self) -> Run:
+        """Return the run that this job is."""
+        if self.job_id not in self.watcher.runs:
+            self.watcher.add(self._find_run())
+        return self.watcher.runs[self.job_id]
 
     def cancel(self, check: bool = True) -> None:
         """Cancel the job through its scheduler."""
-        run = Run(id=self.job_id, site="", scheduler="", job_name="", folder=str(self.paths.folder), submitted=0)
-        schedulers.scheduler(self.watcher.scheduler).cancel([run])
+        schedulers.scheduler(self.scheduler).cancel([self.run])
+
+    def _register_in_watcher(self) -> None:
+        assert self.run  # noqa: S101 - finding it registers it
+
+    def _find_run(self) -> Run:
+        """Find the run of a job that another process submitted: by its folder, else in the registry."""
+        folder = getattr(self._paths, "run_folder", self._paths.folder)
+        try:
+            return runs.read(folder / "run.json") or runs.find([self.job_id])[0]
+        except HpclaunchError:
+            return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
 
 
 class SlurmJob(ScriptJob):
     """A job under Slurm."""
 
-    watcher = Watcher("slurm")
+    scheduler = "slurm"
+    watcher = Watcher()
 
 
 class LocalJob(ScriptJob):
     """A job on this machine."""
 
-    watcher = Watcher("local")
+    scheduler = "local"
+    watcher = Watcher()
 
 
 class ScriptExecutor(core.PicklingExecutor):
@@ -106,8 +147,12 @@ class ScriptExecutor(core.PicklingExecutor):
     def __init__(self, folder: Path | str, plan: Plan) -> None:
         # Not super(): submitit's Slurm executor wants srun on PATH, which a laptop that renders does not have.
         core.PicklingExecutor.__init__(self, folder)
+        self.plan_for(plan)
+
+    def plan_for(self, plan: Plan) -> None:
+        """Submit jobs of this plan from now on."""
         self.plan = plan
-        self.parameters = {"timeout_min": max(plan.seconds / 60, plan.seconds / 120 + _SUBMITIT_MARGIN_MIN)}
+        self.parameters["timeout_min"] = max(plan.seconds / 60, plan.seconds / 120 + _SUBMITIT_MARGIN_MIN)
 
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
         """Submit a finished script; the job has no result, but a state, logs and cancel()."""
@@ -121,20 +166,25 @@ class ScriptExecutor(core.PicklingExecutor):
             site=plan.name,
             scheduler=plan.site.scheduler,
             job_name=plan.job_name,
-            folder=str(self.folder).replace("%j", job_id),
+            folder=str(Path(runs.FOLDER, job_id).absolute()),
             submitted=time.time(),
             partition=plan.partition_name,
             nodes=plan.nodes,
             tasks_per_node=plan.tasks_per_node,
             seconds=plan.seconds,
+            poll=clock_seconds(plan.site.poll),
         )
 
     def _made(self, job_id: str, script: str) -> ScriptJob:
-        record(self.run_of(job_id), script, self.plan)
+        run = self.run_of(job_id)
+        record(run, script, self.plan)
+        self.job_class.watcher.add(run)
         return self.job_class(self.folder, job_id, range(self._num_tasks()))
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""
+        from hpclaunch.render import render
+
         request = self.plan.request
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch", "HPCLAUNCH_NODES": str(self.plan.nodes)}
         plan = structs.replace(
@@ -146,7 +196,37 @@ class ScriptExecutor(core.PicklingExecutor):
         return render(plan)
 
     def _directives(self, count: int) -> list[str]:
+        """Return the directives of a worker's script, of an array's where `count` is above 1."""
         return []
+
+    def _array_ids(self, array: str, count: int) -> list[str]:
+        """Return the ids of an array's jobs; none where the scheduler knows no arrays."""
+        return []
+
+    def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
+        count = len(delayed_submissions)
+        if count == 1 or not self._array_ids("", count):
+            return core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)
+        if not self.plan.site.arrays:
+            raise RequestError(
+                f"{count} jobs at once: the profile of {self.plan.name} says that it takes no job arrays "
+                "(`arrays: false`); call submit() for each, outside of batch()"
+            )
+        root = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        root.mkdir(parents=True, exist_ok=True)
+        pickles = []
+        for delayed in delayed_submissions:
+            delayed.set_timeout(self.parameters["timeout_min"], self.max_num_timeout)
+            pickles.append(root / f"{uuid.uuid4().hex}.pkl")
+            delayed.dump(pickles[-1])
+        script = self._script(count)
+        array = schedulers.scheduler(self.plan.site.scheduler).submit(script, ())
+        jobs: list[core.Job[Any]] = []
+        for job_id, pickle in zip(self._array_ids(array, count), pickles, strict=True):
+            job = self._made(job_id, script)
+            job.paths.move_temporary_file(pickle, "submitted_pickle")
+            jobs.append(job)
+        return jobs
 
     @property
     def _submitit_command_str(self) -> str:
@@ -183,30 +263,11 @@ class SlurmExecutor(ScriptExecutor, submitit.SlurmExecutor):
         array = [f"--array=0-{count - 1}"] if count > 1 else []
         return ["--signal=USR2@90", *array]
 
-    def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
-        if len(delayed_submissions) == 1:
-            return core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)
-        root = utils.JobPaths.get_first_id_independent_folder(self.folder)
-        root.mkdir(parents=True, exist_ok=True)
-        pickles = []
-        for delayed in delayed_submissions:
-            delayed.set_timeout(self.parameters["timeout_min"], self.max_num_timeout)
-            pickles.append(root / f"{uuid.uuid4().hex}.pkl")
-            delayed.dump(pickles[-1])
-        script = self._script(len(pickles))
-        array = schedulers.scheduler("slurm").submit(script, ())
-        jobs: list[core.Job[Any]] = []
-        for index, pickle in enumerate(pickles):
-            job = self._made(f"{array}_{index}", script)
-            job.paths.move_temporary_file(pickle, "submitted_pickle")
-            jobs.append(job)
-        return jobs
+    def _array_ids(self, array: str, count: int) -> list[str]:
+        return [f"{array}_{index}" for index in range(count)]
 
 
 class LocalExecutor(ScriptExecutor):
     """The same on this machine."""
 
     job_class = LocalJob
-
-
-EXECUTORS: dict[str, type[ScriptExecutor]] = {"slurm": SlurmExecutor, "local": LocalExecutor}

@@ -9,7 +9,11 @@ from typing import Protocol, cast
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import UNKNOWN, Run, State
 
-SCHEDULERS = {"slurm": "hpclaunch.schedulers.slurm", "local": "hpclaunch.schedulers.local"}
+SCHEDULERS = {
+    "pbs": "hpclaunch.schedulers.pbs",
+    "slurm": "hpclaunch.schedulers.slurm",
+    "local": "hpclaunch.schedulers.local",
+}
 
 
 class Scheduler(Protocol):

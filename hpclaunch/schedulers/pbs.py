@@ -1,0 +1,184 @@
+"""PBS's commands, PBS Pro and OpenPBS. https://github.com/openpbs/openpbs/tree/master/doc/man1: qsub, qstat, qdel."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
+from hpclaunch.schedulers.command import call
+
+# https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
+STATES = {
+    "Q": PENDING,  # queued
+    "H": PENDING,  # held, by a person or until another job ends
+    "W": PENDING,  # waiting for the time given by qsub -a
+    "T": PENDING,  # in transit to another queue or server
+    "R": RUNNING,
+    "E": RUNNING,  # exiting: its output is being delivered
+    "B": RUNNING,  # array of which a subjob has begun
+    "S": RUNNING,  # suspended
+    "U": RUNNING,  # suspended while somebody sits at the workstation
+    "F": COMPLETED,  # finished, one way or another: Exit_status tells
+    "X": COMPLETED,  # subjob that is finished while its array is not
+    "M": UNKNOWN,  # moved to another server
+}
+# Exit statuses that are not the script's. Below 0: https://github.com/openpbs/openpbs/blob/master/src/include/job.h,
+# JOB_EXEC_*; above 256: 256 + the signal that ended the job's shell.
+KILLED = {
+    -29: (TIMEOUT, ""),
+    -27: (FAILED, "OUT_OF_MEMORY"),
+    -26: (FAILED, "OUT_OF_MEMORY"),  # virtual memory
+    -20: (FAILED, "NODE_FAIL"),  # its first node was lost, and it is not rerunnable
+    265: (CANCELLED, ""),  # qdel -W force
+    271: (CANCELLED, ""),  # qdel
+}
+DELETED = 91  # substate of a job that qdel ended
+WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
+WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
+FINISHED, UNKNOWN_ID = 35, 153  # exit codes of qstat and qdel where one of the ids is such
+
+
+def submit(script: str, after: Sequence[str] = ()) -> str:
+    """Submit the script through qsub's stdin, so that no file is left where it is refused."""
+    return _qsub(script, *(["-W", f"depend=afterok:{':'.join(after)}"] if after else []))
+
+
+def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
+    """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id.
+
+    Who submits it notes the id in the run folder. Raises SchedulerError.
+    """
+    words = ["-W", f"depend=afterany:{previous}", "-v", f"HPCLAUNCH_JOB={folder.name},HPCLAUNCH_ATTEMPT={attempt}"]
+    return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
+
+
+def note_attempts(folder: Path, ids: Sequence[str]) -> None:
+    """Note further attempts in the run folder, for who asks for the run's state. Raises SchedulerError."""
+    try:
+        with (folder / "attempts").open("a") as file:
+            file.writelines(f"{job_id}\n" for job_id in ids)
+    except OSError as error:
+        raise SchedulerError(f"job {' '.join(ids)} is submitted, but {error.filename}: {error.strerror}") from None
+
+
+def states(runs: Sequence[Run]) -> dict[str, State]:
+    """Ask qstat once for all runs and their attempts; where it knows nothing of one, the run folder tells."""
+    asked = {run.id: [run.id, *run.further_ids] for run in runs}
+    found = _ask([job_id for ids in asked.values() for job_id in ids])
+    return {run.id: _of_run(run, asked[run.id], found) for run in runs}
+
+
+def cancel(runs: Sequence[Run]) -> None:
+    """Delete every attempt, the last first, so that none starts because the one before it is gone."""
+    asked: set[str] = set()
+    while left := [i for run in runs for i in reversed([run.id, *run.further_ids]) if i not in asked]:
+        delete(left)
+        asked |= set(left)  # a job may just have submitted its next attempt
+
+
+def delete(ids: Sequence[str]) -> None:
+    """Delete jobs by their whole ids; what has ended, or is not known, is left alone. Raises SchedulerError."""
+    call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))
+
+
+def subjobs(array: str, count: int) -> list[str]:
+    """Return the ids of an array's jobs: 107[0].gadi-pbs and so on for 107[].gadi-pbs."""
+    return [array.replace("[]", f"[{index}]", 1) for index in range(count)]
+
+
+def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
+    try:
+        answer = call(["qsub", *options], stdin=script, folder=folder).split()
+    except SchedulerError as error:
+        said = re.split(r"^usage:", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
+        raise SchedulerError(said or str(error)) from None
+    if not answer:
+        raise SchedulerError("qsub printed no job id")
+    return answer[-1]
+
+
+def _ask(ids: Sequence[str]) -> dict[str, State]:
+    """Return what qstat says of `ids`; those it does not know are absent."""
+    arrays = any("[" in job_id for job_id in ids)
+    parents = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids)
+    words = ["qstat", "-x", *(["-t"] if arrays else []), "-f", "-F", "json", *parents]
+    answer = call(words, fine=(0, FINISHED, UNKNOWN_ID))
+    try:
+        jobs = json.loads(answer, strict=False).get("Jobs", {}) if answer.strip() else {}
+        return {job_id: _state(job_id, jobs[job_id]) for job_id in ids if job_id in jobs}
+    except (ValueError, AttributeError, TypeError):  # a variable's value may break PBS's JSON
+        return {job_id: State(UNKNOWN, "qstat's answer cannot be read") for job_id in ids}
+
+
+def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
+    """Return the state of a run from those of its attempts."""
+    known = [found[job_id] for job_id in ids if job_id in found]
+    ended = [state for state in known if state.ended]
+    if running := next((state for state in known if state.word == RUNNING), None):
+        return running
+    code = run.exit_code
+    waiting = next((state for state in known if state.word in (PENDING, REQUEUED)), None)
+    if waiting and not (ended and code is not None):  # else what still waits will find nothing to do
+        return waiting if waiting is found.get(ids[0]) else State(REQUEUED, waiting.reason)
+    if len(run.further_ids) >= len(ids):
+        return State(REQUEUED)  # it submitted its next attempt while qstat was asked
+    if ended and (waiting or ids[-1] in found):
+        return ended[-1]
+    unknown = next((state for state in known if state.word == UNKNOWN), None)
+    return _gone(run, code) if unknown is None or code is not None else unknown
+
+
+def _gone(run: Run, code: int | None) -> State:
+    """Return the state of a run that qstat does not know, from what is in its folder."""
+    if code is not None:
+        return State(FAILED if code else COMPLETED, "", code)
+    if not run.path.is_dir():
+        return State(UNKNOWN)
+    return State(FAILED, "" if (run.path / "failed").exists() else "vanished")
+
+
+def _state(job_id: str, job: Mapping[str, Any]) -> State:
+    letter = job["job_state"]
+    word = STATES.get(letter, UNKNOWN)
+    hosts = ",".join(dict.fromkeys(part.split("/")[0] for part in job.get("exec_host", "").split("+") if part))
+    if word == COMPLETED:
+        return _end(job_id, job, hosts)
+    if word == PENDING:
+        return State(REQUEUED if int(job.get("run_count", 0)) else PENDING, _waits(job))
+    return State(
+        word, {"S": "suspended", "U": "suspended", "M": "moved to another server"}.get(letter, ""), None, hosts
+    )
+
+
+def _waits(job: Mapping[str, Any]) -> str:
+    """Return why a job waits, in PBS's words where it has some."""
+    if job["job_state"] == "W":
+        return "BeginTime"
+    if job["job_state"] == "H":
+        if job.get("substate") == WAITS_FOR_JOB or "depend" in job:
+            return "Dependency"
+        return "held by qhold" if job.get("Hold_Types", "u") == "u" else "held by the site"
+    return str(job.get("comment", "")).strip()
+
+
+def _end(job_id: str, job: Mapping[str, Any], hosts: str) -> State:
+    status, substate = job.get("Exit_status"), job.get("substate")
+    if status is None:
+        unmet = substate == WENT_WELL and not job.get("comment")
+        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else "deleted before it ran")
+    if status in KILLED:
+        word, reason = KILLED[status]
+    elif substate == DELETED:
+        word, reason = CANCELLED, ""
+    elif status == 0 and "[]" in job_id and substate != WENT_WELL:
+        return State(FAILED, "a subjob failed", 1, hosts)
+    else:
+        word, reason = FAILED if status else COMPLETED, ""
+    if word == CANCELLED and (who := re.search(r"terminated by (\w\S*)", str(job.get("comment", "")))):
+        reason = f"CANCELLED by {who[1].split('@')[0]}"
+    return State(word, reason, status, hosts)

@@ -1,0 +1,80 @@
+"""When runs have ended, with few questions to the scheduler: the job script leaves its exit code in the run folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from hpclaunch import schedulers
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import COMPLETED, FAILED, Run, State
+
+SETTLE_SECONDS = 1.5  # from the script's end until its scheduler knows
+LOOK_SECONDS = 0.5  # between two looks into the run folders
+MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
+
+Key = tuple[str, str]  # a run's site and id
+
+
+class Watch:
+    """Runs of which one asks again and again whether they have ended; the scheduler is asked at their `poll`."""
+
+    def __init__(self, watched: Iterable[Run] = ()) -> None:
+        self.states: dict[Key, State] = {}
+        self.questions = 0
+        self._open: dict[Key, Run] = {}
+        self._new: set[Key] = set()  # never asked for
+        self._left: dict[Key, float] = {}  # when the exit code of a run was seen first
+        self._asked: dict[str, float] = {}  # by scheduler
+        self._misses = 0
+        self._looked = float("-inf")
+        for run in watched:
+            self.add(run)
+
+    def add(self, run: Run) -> None:
+        """Watch `run` too."""
+        key = (run.site, run.id)
+        if key not in self._open and key not in self.states:
+            self._open[key] = run
+            self._new.add(key)
+
+    def look(self, force: bool = False) -> bool:
+        """Look into the run folders, ask the schedulers that it is time to ask; return whether all have ended.
+
+        Raises SchedulerError where a scheduler does not answer, at first or several times in a row.
+        """
+        now = time.monotonic()
+        if not force and not self._new and now - self._looked < LOOK_SECONDS:
+            return not self._open
+        self._looked = now
+        for key, run in self._open.items():
+            if key not in self._left and run.exit_code is not None:
+                self._left[key] = now
+        for scheduler in {run.scheduler for run in self._open.values()}:
+            mine = {key: run for key, run in self._open.items() if run.scheduler == scheduler}
+            settled = {key for key in mine if now - self._left.get(key, now) >= SETTLE_SECONDS}
+            rest = now - self._asked.get(scheduler, float("-inf"))
+            if force or settled or self._new & mine.keys() or rest >= max(run.poll for run in mine.values()):
+                self._asked[scheduler] = now
+                self._ask(mine, settled)
+        return not self._open
+
+    def _ask(self, asked: dict[Key, Run], settled: set[Key]) -> None:
+        self.questions += 1
+        try:
+            answers = schedulers.states(list(asked.values()))
+        except SchedulerError:
+            self._misses += 1
+            if self._new & asked.keys() or self._misses >= MISSES:
+                raise
+            return
+        self._misses = 0
+        self._new -= asked.keys()
+        for key in settled:
+            code = asked[key].exit_code
+            if not answers[key].ended and code is not None:
+                answers[key] = State(FAILED if code else COMPLETED, "", code)
+        self.states |= answers
+        for key in asked:
+            if answers[key].ended:
+                del self._open[key]
