@@ -1,0 +1,279 @@
+"""What PBS's answers mean: qstat's JSON as OpenPBS 23.06 gives it, case by case."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hpclaunch import runs
+from hpclaunch.cli.runs import exit_code
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
+from hpclaunch.schedulers import pbs
+from hpclaunch.why import explain
+
+BEGAN = "Job run at Fri Nov 20 at 10:02 on (gpu1:ncpus=48:ngpus=4)"
+FAILED_OR_WELL = {92: "finished", 93: "failed"}
+
+
+@pytest.fixture
+def answers(work, monkeypatch):
+    """Let qstat answer what a test says, and note what it was asked."""
+    folder = work / "bin"
+    folder.mkdir()
+    program = folder / "qstat"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{work}/asked\ncat {work}/answer\nexit "$(cat {work}/rc)"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def answer(jobs: dict[str, dict] | str, rc: int = 0) -> None:
+        head = {"timestamp": 1763632931, "pbs_version": "23.06.06", "pbs_server": "gadi-pbs"}
+        text = jobs if isinstance(jobs, str) else json.dumps(head | ({"Jobs": jobs} if jobs else {}), indent=4)
+        (work / "answer").write_text(text)
+        (work / "rc").write_text(str(rc))
+
+    return answer
+
+
+@pytest.fixture
+def run(work):
+    return make_run("92.gadi-pbs")
+
+
+def make_run(job_id: str) -> Run:
+    folder = Path("hpclaunch-runs", job_id).absolute()
+    folder.mkdir(parents=True)
+    return Run(id=job_id, site="gadi", scheduler="pbs", job_name="train", folder=str(folder), submitted=0)
+
+
+def state_of(run: Run) -> State:
+    return pbs.states([run])[run.id]
+
+
+def ended(status: int | None, substate: int = 93, comment: str = "", **more: object) -> dict:
+    """Return a finished job as qstat shows it."""
+    job = {"job_state": "F", "substate": substate, "queue": "gpuvolta-exec", **more}
+    if status is not None:
+        job |= {"Exit_status": status, "exec_host": "gpu1/0*48+gpu2/0*48", "run_count": 1}
+    return job | ({"comment": comment} if comment else {})
+
+
+@pytest.mark.parametrize(
+    ("job", "word", "reason", "code", "shell", "said"),
+    [
+        (ended(0, 92, f"{BEGAN} and finished"), COMPLETED, "", 0, 0, "It ended well"),
+        (ended(7, 93, f"{BEGAN} and failed"), FAILED, "", 7, 7, "your program's own code"),
+        (ended(137), FAILED, "", 137, 137, "SIGKILL: most often out of memory"),
+        (ended(143), FAILED, "", 143, 143, "SIGTERM"),
+        (ended(127), FAILED, "", 127, 127, "command not found"),
+        (
+            ended(271, 91, f"{BEGAN} and terminated by alice"),
+            CANCELLED,
+            "CANCELLED by alice",
+            271,
+            143,
+            "cancelled by user alice",
+        ),
+        (ended(143, 91, f"{BEGAN} and terminated by alice"), CANCELLED, "CANCELLED by alice", 143, 143, "cancelled by"),
+        (ended(265, 91, f"{BEGAN} and terminated"), CANCELLED, "", 265, 137, "it was cancelled"),
+        (ended(None, 91, "Not Running: and terminated"), CANCELLED, "deleted before it ran", None, 1, "never started"),
+        (ended(-29, 93, f"{BEGAN} and exceeded resource walltime"), TIMEOUT, "", -29, 1, "--max-attempts"),
+        (ended(-27), FAILED, "OUT_OF_MEMORY", -27, 1, "memory (RAM)"),
+        (ended(-25), FAILED, "", -25, 1, "more cores than it asked for"),
+        (ended(266, 93, f"{BEGAN} and failed"), FAILED, "", 266, 138, "SIGUSR1"),
+        (ended(-20), FAILED, "NODE_FAIL", -20, 1, "a node died"),
+        (ended(None, 92), CANCELLED, "DependencyNeverSatisfied", None, 1, "was to start after has failed"),
+    ],
+)
+def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
+    """Each way to end has its state, its exit code for the shell, and its explanation."""
+    answers({run.id: job})
+    state = state_of(run)
+    assert (state.word, state.reason, state.exit_code) == (word, reason, code)
+    assert exit_code(state) == shell
+    assert said in "\n".join(explain(run, state))
+
+
+@pytest.mark.parametrize(
+    ("job", "word", "reason", "said"),
+    [
+        ({"job_state": "Q"}, PENDING, "", "no reason (yet)"),
+        (
+            {"job_state": "Q", "comment": "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 4 T: 8)"},
+            PENDING,
+            "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 4 T: 8)",
+            "Nothing to mend",
+        ),
+        (
+            {"job_state": "Q", "comment": "Can Never Run: Not enough total nodes available"},
+            PENDING,
+            "Can Never Run: Not enough total nodes available",
+            "it can never run",
+        ),
+        ({"job_state": "Q", "run_count": 1}, REQUEUED, "", "waits to start again"),
+        ({"job_state": "H", "Hold_Types": "u"}, PENDING, "held by qhold", "`qrls 92.gadi-pbs`"),
+        ({"job_state": "H", "Hold_Types": "so"}, PENDING, "held by the site", "Write to support"),
+        ({"job_state": "H", "Hold_Types": "s", "substate": 22}, PENDING, "Dependency", "after another job"),
+        ({"job_state": "W"}, PENDING, "BeginTime", "before a set time"),
+        ({"job_state": "T"}, PENDING, "", "no reason (yet)"),
+        ({"job_state": "R", "exec_host": "gpu1/0*48+gpu2/0*48"}, RUNNING, "", "It is running"),
+        ({"job_state": "E"}, RUNNING, "", "It is running"),
+        ({"job_state": "B"}, RUNNING, "", "It is running"),
+        ({"job_state": "S"}, RUNNING, "suspended", "It is running"),
+        ({"job_state": "U"}, RUNNING, "suspended", "It is running"),
+        ({"job_state": "M"}, UNKNOWN, "moved to another server", "moved to another server"),
+        ({"job_state": "?"}, UNKNOWN, "", "knows nothing of it"),
+    ],
+)
+def test_what_a_job_does(answers, run, job, word, reason, said):
+    """Each letter of PBS's has its state, with PBS's comment as the reason while the job waits."""
+    answers({run.id: job})
+    state = state_of(run)
+    assert (state.word, state.reason) == (word, reason)
+    assert said in explain(run, state)[1]
+
+
+def test_hosts_are_told_once_each(answers, run):
+    """A running job names its nodes, however many chunks are on each."""
+    answers({run.id: {"job_state": "R", "exec_host": "gpu1/0*24+gpu1/1*24+gpu2/0*48"}})
+    assert state_of(run).hosts == "gpu1,gpu2"
+
+
+def test_one_question_for_all(answers, run, work):
+    """Runs and their attempts are asked for at once, finished ones included."""
+    other = make_run("93.gadi-pbs")
+    (other.path / "attempts").write_text("95.gadi-pbs\n96.gadi-pbs\n")
+    answers({run.id: {"job_state": "R"}, "96.gadi-pbs": {"job_state": "R"}})
+    assert {i: s.word for i, s in pbs.states([run, other]).items()} == {run.id: RUNNING, other.id: RUNNING}
+    assert (work / "asked").read_text() == "-x -f -F json 92.gadi-pbs 93.gadi-pbs 95.gadi-pbs 96.gadi-pbs\n"
+
+
+@pytest.mark.parametrize("rc", [35, 153])
+def test_an_unknown_id_hides_no_other(answers, run, rc):
+    """Of several ids those that PBS knows have their state, whatever qstat's exit code is."""
+    answers({run.id: ended(3)}, rc)
+    other = make_run("93.gadi-pbs")
+    found = pbs.states([run, other])
+    assert (found[run.id].exit_code, found[other.id].reason) == (3, "vanished")
+
+
+@pytest.mark.parametrize(("rc", "text"), [(0, {}), (35, {}), (153, {}), (153, "")])
+def test_a_vanished_job_ends_with_an_explanation(answers, run, rc, text):
+    """A job that qsub took and PBS dropped is FAILED, so that nobody waits for ever, and `why` lists what may be."""
+    answers(text, rc)
+    state = state_of(run)
+    assert (state.word, state.reason, exit_code(state)) == (FAILED, "vanished", 1)
+    told = "\n".join(explain(run, state))
+    assert "a resource that the site does not have" in told
+    assert "had failed, or was not known" in told
+    assert "memory of it is over" in told
+
+
+@pytest.mark.parametrize(("left", "word"), [("0", COMPLETED), ("7", FAILED)])
+def test_without_history_the_run_folder_tells(answers, run, left, word):
+    """Where PBS keeps no history, or it is over, the exit code that the job left counts."""
+    answers({}, 153)
+    (run.path / "exit").write_text(f"{left}\n")
+    assert state_of(run) == State(word, "", int(left))
+
+
+def test_without_history_a_noted_failure_is_told(answers, run):
+    """A job that was killed after it noted a failure is FAILED, and `why` names the rank."""
+    answers({}, 153)
+    (run.path / "failed").write_text("7 - rank 3 on gpu2\n")
+    assert "rank 3 on gpu2" in explain(run, state_of(run))[0]
+
+
+def test_a_job_of_another_machine_is_unknown(answers, run):
+    """A job whose run folder is not here is not called vanished: it may run elsewhere."""
+    answers({}, 153)
+    run.path.rmdir()
+    assert state_of(run).word == UNKNOWN
+
+
+def test_odd_characters_in_qstats_answer(answers, run):
+    """Control characters in a variable's value hide nothing; an answer that is no JSON is UNKNOWN, never an end."""
+    answers('{"Jobs":{"92.gadi-pbs":{"job_state":"R","Variable_List":{"X":"a\tb\x1b[0m\nc"}}}}')
+    assert state_of(run).word == RUNNING
+    answers('{"Jobs":{"92.gadi-pbs":{"job_state":"R","Variable_List":{"X":"a"b"}}}}')
+    state = state_of(run)
+    assert (state.word, state.reason) == (UNKNOWN, "qstat's answer cannot be read")
+    assert "cannot be read" in explain(run, state)[1]
+    (run.path / "exit").write_text("0\n")
+    assert state_of(run).word == COMPLETED
+
+
+def test_no_answer_is_an_error_with_pbss_words(answers, run):
+    """A server that is out of reach is told, not taken for an end."""
+    answers("qstat: cannot connect to server gadi-pbs (errno=111)\n", 255)
+    with pytest.raises(SchedulerError, match="cannot connect to server gadi-pbs"):
+        state_of(run)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "left", "word", "code"),
+    [
+        ({"92": {"job_state": "R"}, "95": {"job_state": "H", "substate": 22}}, "", RUNNING, None),
+        ({"92": {"job_state": "Q"}, "95": {"job_state": "H", "substate": 22}}, "", PENDING, None),
+        ({"92": ended(0, 92), "95": {"job_state": "Q"}}, "", REQUEUED, None),
+        ({"92": ended(-29), "95": {"job_state": "R"}}, "", RUNNING, None),
+        ({"92": ended(0, 92), "95": ended(4)}, "4", FAILED, 4),
+        ({"95": ended(0, 92)}, "0", COMPLETED, 0),
+        ({"92": ended(5), "95": {"job_state": "Q"}}, "5", FAILED, 5),
+        ({"92": ended(0, 92)}, "", FAILED, None),
+    ],
+    ids=["first", "waits", "between", "second", "over", "history", "chain-over", "lost"],
+)
+def test_attempts_are_one_run(answers, run, jobs, left, word, code):
+    """A run of several PBS jobs has one state: that of the attempt that runs, waits, or came last."""
+    (run.path / "attempts").write_text("95.gadi-pbs\n")
+    if left:
+        (run.path / "exit").write_text(left)
+    answers({f"{number}.gadi-pbs": job for number, job in jobs.items()})
+    state = state_of(run)
+    assert (state.word, state.exit_code) == (word, code)
+
+
+def test_jobs_of_an_array_have_their_own_ends(answers, work):
+    """A job of an array keeps PBS's name for it, and its own exit code; its array is asked for once."""
+    both = [make_run(f"107[{index}].gadi-pbs") for index in range(2)]
+    answers(
+        {
+            "107[].gadi-pbs": {"job_state": "B", "array": "True"},
+            "107[0].gadi-pbs": {"job_state": "X", "substate": 92, "Exit_status": 0},
+            "107[1].gadi-pbs": ended(3),
+        }
+    )
+    assert [(s.word, s.exit_code) for s in pbs.states(both).values()] == [(COMPLETED, 0), (FAILED, 3)]
+    assert (work / "asked").read_text() == "-x -t -f -F json 107[].gadi-pbs\n"
+    assert pbs.subjobs("107[].gadi-pbs", 2) == [run.id for run in both]
+
+
+def test_an_array_fails_with_its_jobs(answers):
+    """PBS's own exit status of an array is 0 whatever its jobs did; ours is not."""
+    array = make_run("107[].gadi-pbs")
+    answers({array.id: ended(0, 93, array="True")})
+    state = state_of(array)
+    assert (state.word, state.reason, exit_code(state)) == (FAILED, "a subjob failed", 1)
+    assert "a job of the array failed" in explain(array, state)[0]
+
+
+def test_why_shows_pbss_output_of_the_last_attempt(answers, run, work):
+    """A run that died before its ranks began shows what PBS kept of its last attempt, array or not."""
+    (run.path / "attempts").write_text("95.gadi-pbs\n")
+    (work / "train.o92").write_text("all is well\n")
+    (work / "train.o95").write_text("bash: module: command not found\n")
+    assert "    bash: module: command not found" in explain(run, State(FAILED, "", 127))
+    (work / "train.o107.3").write_text("third\n")
+    assert "    third" in explain(make_run("107[3].gadi-pbs"), State(FAILED, "", 1))
+
+
+def test_an_old_registry_still_counts():
+    """Runs that were registered before sites had a `poll` are read as ever."""
+    old = '{"id":"1","site":"s","scheduler":"slurm","job_name":"j","folder":"/none","submitted":1.5}'
+    Path("run.json").write_text(old)
+    found = runs.read(Path("run.json"))
+    assert found and found.poll == 2
