@@ -119,7 +119,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
     result = cli("render", "--", "true")
     assert result.exit_code == 1
     assert "No profile knows this host, laptop or laptop.lan" in result.stderr
-    assert "known: gadi, jean-zay, local" in result.stderr
+    assert "known: gadi, jean-zay, local, pbs" in result.stderr
     monkeypatch.setattr("socket.gethostname", lambda: "gadi-login-01")
     assert cli("render", "--", "true").stdout.count("#PBS -q gpuvolta") == 1
 
@@ -229,4 +229,4 @@ def test_rendering_stays_light():
 
 def test_sites_as_json_is_for_machines(cli):
     """`sites --json` is JSON on stdout and nothing else."""
-    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {"gadi", "jean-zay", "local"}
+    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {"gadi", "jean-zay", "local", "pbs"}

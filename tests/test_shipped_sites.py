@@ -30,7 +30,8 @@ def test_profile_is_ready_to_edit(path):
     assert made.find_partition(made.default_partition)
     assert text.startswith("# yaml-language-server: $schema=site.schema.json\n")
     assert max(map(len, text.splitlines())) <= 120
-    assert made.scheduler == "local" or (made.checked and made.docs and made.hostnames and made.account_help)
+    anywhere = made.scheduler == "local" or made.any_partition
+    assert anywhere or (made.checked and made.docs and made.hostnames and made.account_help)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -181,6 +182,21 @@ def test_gadi_asks_as_nci_does():
     assert GADI.module_paths == ["/g/data/dk92/apps/Modules/modulefiles"]
     assert GADI.modules[0].startswith("NCI-ai-ml/")
     assert not GADI.datasets
+
+
+def test_gadi_is_asked_seldom_and_takes_no_arrays():
+    """Automatic questions keep NCI's ten minutes, jobs may submit jobs, and arrays, of which sources differ, are left."""
+    assert (GADI.poll, GADI.submit_in_jobs, GADI.arrays) == ("00:10:00", True, False)
+
+
+@pytest.mark.parametrize("partition", ["workq", "gpuq"])
+def test_any_pbs_takes_any_queue(cli, partition):
+    """On a PBS site that has no profile of its own, any queue may be named, and nothing is refused."""
+    words = ("-q", partition, "--nodes", "200", "--gpus-per-node", "8", "--cpus-per-task", "12", "-t", "500h")
+    result = cli("render", "--site", "pbs", *words, "--", "true")
+    assert result.exit_code == 0, result.stderr
+    assert f"#PBS -q {partition}\n#PBS -l select=200:ncpus=96:ngpus=8:mpiprocs=8\n" in result.stdout
+    assert "warning" not in result.stderr
 
 
 def test_unconfirmed_limits_only_warn():
