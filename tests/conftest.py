@@ -234,3 +234,30 @@ def slurm(slurm_cluster, work, monkeypatch, tmp_path):
     (work / "site_profiles" / "jz.yaml").write_text("extends: jean-zay\ntitle: The tests' own\nmodules: []\n")
     yield slurm_cluster
     subprocess.run(["scancel", "--me"], check=False)
+
+
+@pytest.fixture
+def qsub(work, monkeypatch, tmp_path):
+    """PBS's programs on PATH, from a stand-in with options of its own, and profiles for it in the folder."""
+    from hpclaunch.rehearsal import pbs
+
+    def install(**options: object) -> None:
+        settings = {"kill_delay": 1, "poll": 1} | options
+        for name, value in pbs.install(tmp_path / "pbs server", **settings).items():
+            monkeypatch.setenv(name, value)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (work / "site_profiles").mkdir()
+    for name, text in PBS_PROFILES.items():
+        (work / "site_profiles" / f"{name}.yaml").write_text(text)
+    return install
+
+
+PBS_PROFILES = {
+    # Gadi without what this machine has not: its modules and its project.
+    "gadi-here": "extends: gadi\ntitle: The tests' own\nmodules: []\nmodule_paths: []\nstorage: []\numask: null\n"
+    "account: ab12\nhostnames: []\npoll: '00:00:01'\n",
+    "pbs-here": "extends: pbs\ntitle: The tests' own\npoll: '00:00:01'\n",
+    "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",
+    "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nsubmit_in_jobs: false\n",
+}
