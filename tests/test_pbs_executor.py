@@ -136,8 +136,8 @@ for attempt in (lambda: executor.map_array(abs, [1, 2]), batch):
         print(error)
 print(executor.submit(abs, -3).result())
 """).splitlines() == [
-        "2 jobs at once: the profile of gadi-here says that it takes no job arrays (`arrays: false`); call submit() for "
-        "each, outside of batch()"
+        "2 jobs at once: the profile of gadi-here says that it takes no job arrays (`arrays: false`); call submit() "
+        "for each, outside of batch()"
     ] * 2 + ["3"]
     assert len(asked.read_text().splitlines()) == 1
 
