@@ -75,6 +75,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             return None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody told the run to end."""
+        return (self.path / "cancelled").exists()
+
     def _read(self, name: str) -> str | None:
         with suppress(OSError, UnicodeDecodeError):
             os.listdir(self.folder)  # noqa: PTH208 - NFS tells of new files only to those who look

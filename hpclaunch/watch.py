@@ -10,6 +10,7 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import COMPLETED, FAILED, Run, State
 
 SETTLE_SECONDS = 1.5  # from the script's end until its scheduler knows
+CANCEL_SECONDS = 10  # between two questions once a run was told to end, which leaves no exit code
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
 
@@ -54,7 +55,10 @@ class Watch:
             mine = {key: run for key, run in self._open.items() if run.scheduler == scheduler}
             settled = {key for key in mine if now - self._left.get(key, now) >= SETTLE_SECONDS}
             rest = now - self._asked.get(scheduler, float("-inf"))
-            if force or settled or self._new & mine.keys() or rest >= max(run.poll for run in mine.values()):
+            poll = max(run.poll for run in mine.values())
+            if any(run.cancelled for run in mine.values()):
+                poll = min(poll, CANCEL_SECONDS)
+            if force or settled or self._new & mine.keys() or rest >= poll:
                 self._asked[scheduler] = now
                 self._ask(mine, settled)
         return not self._open

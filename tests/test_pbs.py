@@ -226,6 +226,19 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
     assert (work / "asked").read_text() == "asked\n" * 2
 
 
+def test_a_job_that_is_cancelled_elsewhere_ends_the_wait(qsub, work):
+    """Whoever waits at a site that is asked seldom learns soon that somebody cancelled the job before it began."""
+    qsub()
+    first = submit(*GADI, "--", "sleep", "100")
+    job = submit("--site", "gadi-slow", *GADI[2:], "--after", first, "--", "true")
+    waiting = start("wait", job)
+    time.sleep(2)
+    call("cancel", job)
+    waiting.communicate(timeout=30)
+    assert waiting.returncode == 1
+    call("cancel", first)
+
+
 def test_a_server_that_restarts_ends_no_wait(work, monkeypatch):
     """A question without an answer is put again; only the very first, or many in a row, end the waiting."""
     answers = iter(

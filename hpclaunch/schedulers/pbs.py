@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,9 @@ def cancel(runs: Sequence[Run]) -> None:
     while left := [i for run in runs for i in reversed([run.id, *run.further_ids]) if i not in asked]:
         delete(left)
         asked |= set(left)  # a job may just have submitted its next attempt
+    for run in runs:
+        with suppress(OSError):  # else who waits for the run learns of it later
+            (run.path / "cancelled").touch()
 
 
 def delete(ids: Sequence[str]) -> None:
