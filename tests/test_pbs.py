@@ -42,7 +42,7 @@ def test_a_pbs_job_has_the_usual_life(qsub, work):
     """The id alone is printed; status, jobs, logs, wait and why tell of the job, by its id or its number."""
     qsub()
     command = ("sh", "-c", "echo from $RANK on $NODE_RANK; sleep 1; [ $RANK != 3 ] || { echo no data here; exit 7; }")
-    job = submit("--site", "pbs-here", "--nodes", "2", "--tasks-per-node", "2", "--", *command)
+    job = submit("--site", "pbs-here", "-q", "normal", "--nodes", "2", "--tasks-per-node", "2", "--", *command)
     assert job.endswith(".gadi-pbs")
     call("wait", job.split(".")[0], code=7)
     assert (state(job)["word"], state(job)["exit_code"]) == ("FAILED", 7)

@@ -42,7 +42,7 @@ def place(factor):
     print("rank", os.environ["RANK"])
     return factor * int(os.environ["RANK"]), os.environ["NODE_RANK"], os.environ["WORLD_SIZE"], os.getcwd()
 executor = submitit.AutoExecutor("logs of mine", cluster="pbs")
-executor.update_parameters(nodes=2, tasks_per_node=2, cpus_per_task=2, timeout_min=5, name="mine", pbs_queue="workq")
+executor.update_parameters(nodes=2, tasks_per_node=2, cpus_per_task=2, timeout_min=5, name="mine", pbs_queue="normal")
 job = executor.submit(place, 10)
 results = job.results()
 assert [r[:3] for r in results] == [(0, "0", "4"), (10, "0", "4"), (20, "1", "4"), (30, "1", "4")], results
@@ -106,7 +106,7 @@ def test_map_array_is_one_submission(qsub, monkeypatch, work):
     printed = python("""
 import submitit
 executor = submitit.AutoExecutor("logs", cluster="pbs")
-executor.update_parameters(timeout_min=5)
+executor.update_parameters(timeout_min=5, pbs_queue="normal")
 jobs = executor.map_array(lambda n: n * n, [1, 2, 3])
 print(*(job.job_id for job in jobs))
 print([job.result() for job in jobs])
