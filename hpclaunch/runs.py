@@ -76,6 +76,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     @property
+    def exit_written(self) -> int | None:
+        """Return when the exit code was written, in nanoseconds since 1970; None where there is none."""
+        with suppress(OSError):
+            os.listdir(self.folder)  # noqa: PTH208 - see _read
+            return (self.path / "exit").stat().st_mtime_ns
+        return None
+
+    @property
     def cancelled(self) -> bool:
         """Whether somebody told the run to end."""
         return (self.path / "cancelled").exists()

@@ -148,10 +148,6 @@ class Site(Record, frozen=True, kw_only=True):
     poll: Annotated[
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
-    submit_in_jobs: Annotated[
-        bool,
-        Meta(description="PBS: jobs may submit jobs (absent: yes); else all attempts are submitted at the beginning."),
-    ] = True
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:

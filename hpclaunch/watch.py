@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hpclaunch import schedulers
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs import COMPLETED, FAILED, Run, State
+from hpclaunch.runs import Run, State
 
-SETTLE_SECONDS = 1.5  # from the script's end until its scheduler knows
+# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
+# ended may be one attempt of several.
+ASK_AFTER_END = (1.5, 15, 60)
 CANCEL_SECONDS = 10  # between two questions once a run was told to end, which leaves no exit code
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
 
 Key = tuple[str, str]  # a run's site and id
+
+
+@dataclass
+class _End:
+    """An exit code in a run folder: when it was written, when it was seen, and how often one asked since."""
+
+    written: int
+    seen: float
+    questions: int = 0
+
+    def due(self, now: float) -> bool:
+        """Whether to ask again."""
+        return self.questions < len(ASK_AFTER_END) and now - self.seen >= ASK_AFTER_END[self.questions]
 
 
 class Watch:
@@ -25,7 +41,7 @@ class Watch:
         self.questions = 0
         self._open: dict[Key, Run] = {}
         self._new: set[Key] = set()  # never asked for
-        self._left: dict[Key, float] = {}  # when the exit code of a run was seen first
+        self._ends: dict[Key, _End] = {}
         self._asked: dict[str, float] = {}  # by scheduler
         self._misses = 0
         self._looked = float("-inf")
@@ -49,21 +65,26 @@ class Watch:
             return not self._open
         self._looked = now
         for key, run in self._open.items():
-            if key not in self._left and run.exit_code is not None:
-                self._left[key] = now
+            written = run.exit_written
+            if written is None:
+                self._ends.pop(key, None)
+            elif key not in self._ends or self._ends[key].written != written:
+                self._ends[key] = _End(written, now)
         for scheduler in {run.scheduler for run in self._open.values()}:
             mine = {key: run for key, run in self._open.items() if run.scheduler == scheduler}
-            settled = {key for key in mine if now - self._left.get(key, now) >= SETTLE_SECONDS}
+            settled = [end for key in mine if (end := self._ends.get(key)) and end.due(now)]
             rest = now - self._asked.get(scheduler, float("-inf"))
             poll = max(run.poll for run in mine.values())
             if any(run.cancelled for run in mine.values()):
                 poll = min(poll, CANCEL_SECONDS)
             if force or settled or self._new & mine.keys() or rest >= poll:
                 self._asked[scheduler] = now
-                self._ask(mine, settled)
+                for end in settled:
+                    end.questions += 1
+                self._ask(mine)
         return not self._open
 
-    def _ask(self, asked: dict[Key, Run], settled: set[Key]) -> None:
+    def _ask(self, asked: dict[Key, Run]) -> None:
         self.questions += 1
         try:
             answers = schedulers.states(list(asked.values()))
@@ -74,10 +95,6 @@ class Watch:
             return
         self._misses = 0
         self._new -= asked.keys()
-        for key in settled:
-            code = asked[key].exit_code
-            if not answers[key].ended and code is not None:
-                answers[key] = State(FAILED if code else COMPLETED, "", code)
         self.states |= answers
         for key in asked:
             if answers[key].ended:

@@ -259,5 +259,5 @@ PBS_PROFILES = {
     "account: ab12\nhostnames: []\npoll: '00:00:01'\n",
     "pbs-here": "extends: pbs\ntitle: The tests' own\npoll: '00:00:01'\n",
     "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",
-    "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nsubmit_in_jobs: false\n",
+    "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nresubmit: false\n",
 }

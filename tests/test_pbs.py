@@ -211,7 +211,8 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
     folder.mkdir(parents=True)
     (work / "bin").mkdir()
     (work / "bin" / "qstat").write_text(
-        f'#!/bin/sh\necho asked >>{work}/asked\necho \'{{"Jobs": {{"1.gadi-pbs": {{"job_state": "R"}}}}}}\'\n'
+        f"#!/bin/sh\necho asked >>{work}/asked\n[ -e {folder}/exit ] && end='F\", \"Exit_status\": 7, \"x\": \"' || end=R\n"
+        'echo "{\\"Jobs\\": {\\"1.gadi-pbs\\": {\\"job_state\\": \\"$end\\"}}}"\n'
     )
     (work / "bin" / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")

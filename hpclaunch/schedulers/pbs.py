@@ -126,15 +126,22 @@ def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
     if running := next((state for state in known if state.word == RUNNING), None):
         return running
     code = run.exit_code
-    waiting = next((state for state in known if state.word in (PENDING, REQUEUED)), None)
-    if waiting and not (ended and code is not None):  # else what still waits will find nothing to do
-        return waiting if waiting is found.get(ids[0]) else State(REQUEUED, waiting.reason)
+    waiting = next((i for i in ids if i in found and found[i].word in (PENDING, REQUEUED)), None)
+    if waiting == ids[0]:
+        return found[waiting]
+    if waiting and (code is None or _goes_on(run, ids.index(waiting) + 1)):
+        return State(REQUEUED, found[waiting].reason)
     if len(run.further_ids) >= len(ids):
         return State(REQUEUED)  # it submitted its next attempt while qstat was asked
     if ended and (waiting or ids[-1] in found):
         return ended[-1]
     unknown = next((state for state in known if state.word == UNKNOWN), None)
     return _gone(run, code) if unknown is None or code is not None else unknown
+
+
+def _goes_on(run: Run, attempt: int) -> bool:
+    """Tell whether the attempt that waits has something to do; of those submitted with the first, many have not."""
+    return (run.path / "again").exists() or (run.path / f"attempt-{attempt}").exists()
 
 
 def _gone(run: Run, code: int | None) -> State:
