@@ -147,8 +147,10 @@ def test_a_job_that_pbs_dropped_keeps_nobody_waiting(qsub):
 def test_without_history_the_end_is_known_all_the_same(qsub):
     """At a site that forgets jobs as they end, the exit code comes from the run folder."""
     qsub(history=False)
-    Path("own.sh").write_text(IN_TWO.replace("echo 0 >exit", "").replace("exit 0\n", "echo 5 >exit; exit 5\n"))
-    call("wait", submit(*GADI, "--script", "own.sh"), code=5)
+    call("wait", submit(*GADI, "--", "true"))
+    job = submit(*GADI, "--", "sh", "-c", "exit 5")
+    call("wait", job, code=5)
+    assert state(job)["word"] == "FAILED"
 
 
 def planned(name: str, **options: object) -> Plan:
@@ -210,10 +212,9 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
     folder = work / "hpclaunch-runs" / "1.gadi-pbs"
     folder.mkdir(parents=True)
     (work / "bin").mkdir()
-    (work / "bin" / "qstat").write_text(
-        f'#!/bin/sh\necho asked >>{work}/asked\n[ -e {folder}/exit ] && end=\'F", "Exit_status": 7, "x": "\' || end=R\n'
-        'echo "{\\"Jobs\\": {\\"1.gadi-pbs\\": {\\"job_state\\": \\"$end\\"}}}"\n'
-    )
+    answer = work / "answer"
+    answer.write_text('{"Jobs": {"1.gadi-pbs": {"job_state": "R"}}}')
+    (work / "bin" / "qstat").write_text(f"#!/bin/sh\necho asked >>{work}/asked\ncat {answer}\n")
     (work / "bin" / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     run = Run(id="1.gadi-pbs", site="g", scheduler="pbs", job_name="j", folder=str(folder), submitted=0, poll=600)
@@ -222,6 +223,7 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
         assert not watch.look()
         time.sleep(0.1)
     (folder / "exit").write_text("7\n")
+    answer.write_text('{"Jobs": {"1.gadi-pbs": {"job_state": "F", "Exit_status": 7}}}')
     wait_until(watch.look, 5)
     assert watch.states["g", "1.gadi-pbs"].exit_code == 7
     assert (work / "asked").read_text() == "asked\n" * 2

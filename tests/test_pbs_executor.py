@@ -13,6 +13,7 @@ from conftest import wait_until
 from hpclaunch.errors import RequestError, SchedulerError
 from hpclaunch.executors.environment import HpclaunchJobEnvironment
 from hpclaunch.executors.pbs import PbsExecutor
+from hpclaunch.schedulers import pbs
 
 
 def python(text: str, seconds: float = 120) -> str:
@@ -160,17 +161,16 @@ def test_wrong_parameters_come_with_the_right_ones(qsub):
 
 
 def test_the_script_is_the_usual_one(qsub, cli):
-    """What a function's job runs differs from the usual script only in its command and submitit's settings."""
+    """A function's job asks PBS for what the command line asks; its ranks are submitit's and told of the walltime."""
     words = ("--site", "pbs", "--launcher", "tasks", "--tasks-per-node", "2", "--job-name", "mine", "-t", "5m")
-    usual = cli("render", *words, "--quiet", "--", "true").stdout.splitlines()
+    usual = cli("render", *words, "--quiet", "--", "true").stdout
     executor = PbsExecutor("logs")
     executor.update_parameters(name="mine", tasks_per_node=2, timeout_min=5)
-    mine = executor._make_submission_file_text("", "").splitlines()
-    changed = [line for line in mine if line not in usual]
-    assert all(
-        line.startswith(("#   hpclaunch render", "command=(", "export SUBMITIT_EXECUTOR", "export HPCLAUNCH_NODES"))
-        for line in changed
-    )
+    script = executor._make_submission_file_text("", "")
+    directives = [[line for line in text.splitlines() if line.startswith("#PBS")] for text in (script, usual)]
+    assert directives[0] == directives[1] != []
+    assert "-m submitit.core._submit" in script
+    assert 'kill -USR2 "$pid"' in script
 
 
 def test_an_hour_of_waiting_asks_as_often_as_the_site_likes(qsub, monkeypatch, work):
@@ -199,14 +199,15 @@ def test_the_plugin_costs_other_submitit_jobs_little():
 def in_job(qsub, monkeypatch, work):
     """The environment of rank 0 of a job that runs."""
     qsub()
-    folder = work / "hpclaunch-runs" / "12.gadi-pbs"
+    first = pbs.submit("#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=1,mem=1GB,walltime=00:01:00\nsleep 1\n")
+    folder = work / "hpclaunch-runs" / first
     folder.mkdir(parents=True)
     (folder / "job.sh").write_text(
         "#!/bin/bash\n#PBS -N again\n#PBS -q normal\n#PBS -l ncpus=1\n#PBS -l mem=1GB\n#PBS -l walltime=00:01:00\n"
         'cd "$PBS_O_WORKDIR"\nmkdir -p out\necho "$HPCLAUNCH_JOB $HPCLAUNCH_ATTEMPT" >out/$PBS_JOBID\n'
     )
     monkeypatch.setenv("HPCLAUNCH_RUN_DIR", str(folder))
-    monkeypatch.setenv("PBS_JOBID", "12.gadi-pbs")
+    monkeypatch.setenv("PBS_JOBID", first)
     monkeypatch.chdir(work.parent)
     return folder
 
@@ -218,7 +219,7 @@ def test_a_checkpointed_function_goes_on_in_one_new_job(in_job, work):
     environment._requeue(2)
     (job_id,) = (in_job / "attempts").read_text().split()
     wait_until((work / "out" / job_id).exists)
-    wait_until(lambda: (work / "out" / job_id).read_text() == "12.gadi-pbs 2\n")
+    wait_until(lambda: (work / "out" / job_id).read_text() == f"{in_job.name} 2\n")
 
 
 def test_what_cannot_go_on_says_so(in_job, monkeypatch):
@@ -227,7 +228,7 @@ def test_what_cannot_go_on_says_so(in_job, monkeypatch):
     monkeypatch.setenv("PBS_JOBID", "12[3].gadi-pbs")
     with pytest.raises(SchedulerError, match="one job of an array"):
         environment._requeue(2)
-    monkeypatch.setenv("PBS_JOBID", "12.gadi-pbs")
+    monkeypatch.setenv("PBS_JOBID", in_job.name)
     (in_job / "job.sh").write_text("#!/bin/bash\n#PBS -q nowhere\n")
     with pytest.raises(SchedulerError, match="Unknown queue"):
         environment._requeue(2)
