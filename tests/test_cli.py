@@ -143,7 +143,6 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--launcher", "mpi"), 2, "'mpi' is not one of"),
         ((*RENDER, "--env", "A"), 2, "'A' has no value: write NAME=VALUE"),
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
-        (("run", "--site", "gadi"), 1, "run: site gadi needs pbs; leave --site out to run here"),
         (("frobnicate",), 2, "No such command"),
         (("render", "-s", 300 * "x" + ".yaml"), 1, "cannot be read: File name too long"),
         (("render", "-s", 300 * "x"), 1, "File name too long"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +65,35 @@ def test_in_a_job_script_of_ones_own(work):
     job = names[0].split("-")[0]
     assert names == [f"{job}-1", f"{job}-2"]
     assert (Path("hpclaunch-runs") / names[1] / "failed").read_text().startswith("7 rank-")
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_in_a_pbs_job_every_rank_has_its_place(qsub, work, launcher):
+    """In a person's own PBS script the ranks of both nodes have their places, and the environment of that script."""
+    qsub()
+    launch = shlex.join([*LAUNCH, "--launcher", launcher, "--tasks-per-node", "2", "--", sys.executable, "-c", REPORT])
+    (work / "own.sh").write_text(
+        "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
+        f"export MINE='a \"b\" $c' PYTHONPATH={os.environ.get('PYTHONPATH', '')}\n{launch}\n"
+    )
+    done = subprocess.run(
+        ["qsub", "-W", "block=true", "own.sh"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr + "".join(path.read_text() for path in work.glob("own.sh.[oe]*"))
+    (folder,) = Path("hpclaunch-runs").iterdir()
+    assert folder.name == f"{done.stdout.strip()}-1"
+    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("rank-*.log"))]
+    assert [tuple(report[name] for name in NAMES[1:]) for report in reports] == [
+        ("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)
+    ]
+    assert len({report["MASTER_ADDR"] for report in reports}) == 1
+    assert {report["MINE"] for report in reports} == {'a "b" $c'}
+    assert sorted(report["PBS_NODENUM"] for report in reports) == ["0", "0", "1", "1"]
+
+
+def test_on_another_node_of_a_pbs_job_it_says_where(monkeypatch):
+    """Where PBS left PBS_NODEFILE out, the message names the place to launch from."""
+    monkeypatch.setenv("PBS_JOBID", "12.gadi-pbs")
+    process = start("launch", "--", "true")
+    assert "no PBS_NODEFILE here" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1

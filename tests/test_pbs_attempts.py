@@ -144,7 +144,7 @@ def test_a_checkpointed_function_goes_on(work):
         "import submitit\n"
         "from counting import Count\n"
         "executor = submitit.AutoExecutor('jobs', cluster='pbs')\n"
-        "executor.update_parameters(timeout_min=0.5, pbs_site='pbs-here', pbs_queue='normal')\n"
+        "executor.update_parameters(pbs_walltime='00:00:20', pbs_site='pbs-here', pbs_queue='normal')\n"
         "job = executor.submit(Count())\n"
         "print(job.job_id, job.result())\n"
     )
