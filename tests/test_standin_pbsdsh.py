@@ -73,6 +73,14 @@ def test_a_busy_pair_mixes_its_lines(run):
     assert set(lines) - {"0000", "1111"}
 
 
+def test_the_tail_of_much_output_is_lost(run):
+    """A script that ends at once after busy tasks loses the end of what they printed; 4000 lines arrive."""
+    task = "/bin/sh -c 'yes 1234567 | head -n {}'"
+    script = f"pbsdsh -n 0 -- {task} & pbsdsh -n 48 -- {task} & wait"
+    assert len(run(script.replace("{}", "4000"))) == 64_000
+    assert 200_000 < len(run(script.replace("{}", "100000"))) < 1_600_000
+
+
 def test_without_pbs_variables_it_fails(run):
     """`env -i` breaks pbsdsh, and so does one missing variable."""
     text = run(
