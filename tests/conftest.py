@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -99,14 +100,45 @@ def processes_with(text: str) -> list[str]:
 
 
 @dataclass
-class PbsJob:
-    """A job on the stand-in for PBS."""
+class Standin:
+    """A stand-in for PBS, set up in a folder of its own."""
 
     folder: Path
     environment: dict[str, str]
+
+    def call(self, *words: object, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Call one of its programs; another exit code fails the test."""
+        command = [str(word) for word in words]
+        run = subprocess.run(command, input=stdin, env=self.environment, capture_output=True, text=True, check=False)
+        assert run.returncode == code, f"{run.returncode}: {run.stdout}{run.stderr}"
+        return run
+
+    def submit(self, script: str, *options: object) -> str:
+        """Submit a script and return the job's id."""
+        return self.call("qsub", *options, stdin=script).stdout.strip()
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return what qstat shows of a job."""
+        return json.loads(self.call("qstat", "-x", "-f", "-F", "json", job_id).stdout)["Jobs"][job_id]
+
+    def ended(self, job_id: str, seconds: float = 30) -> dict[str, Any]:
+        """Wait for a job's end and return what qstat shows of it."""
+        wait_until((self.folder / "history" / f"{job_id}.json").exists, seconds)
+        return self.job(job_id)
+
+
+@dataclass
+class PbsJob:
+    """A job on a stand-in for PBS."""
+
+    pbs: Standin
     work: Path
     id: str
     output: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return self.pbs.folder
 
     @property
     def run_folder(self) -> Path:
@@ -116,41 +148,41 @@ class PbsJob:
         return [path.read_text() for path in sorted(self.run_folder.glob(pattern))]
 
     def qdel(self) -> None:
-        subprocess.run(["qdel", self.id], env=self.environment, check=True)
-
-    def record(self) -> dict[str, object]:
-        """Return what qstat shows of the job."""
-        command = ["qstat", "-x", "-f", "-F", "json", self.id]
-        answer = subprocess.run(command, env=self.environment, capture_output=True, check=True)
-        return json.loads(answer.stdout)["Jobs"][self.id]
+        self.pbs.call("qdel", self.id)
 
     def wait(self, seconds: float = 60) -> int:
         """Return the Exit_status; the job's output is there after its end, not before."""
-        done = self.folder / "history" / f"{self.id}.json"
-        wait_until(done.exists, seconds)
-        record = self.record()
-        paths = [Path(str(record[name]).partition(":")[2]) for name in ("Output_Path", "Error_Path")]
-        self.output = "".join(path.read_text() for path in paths if path.exists())
-        return int(str(record["Exit_status"]))
+        job = self.pbs.ended(self.id, seconds)
+        self.output = Path(job["Output_Path"].partition(":")[2]).read_text()
+        return job["Exit_status"]
 
 
 @pytest.fixture
-def pbs(tmp_path):
-    """Submit a script to a PBS of its own, whose nodes are addresses of this machine."""
+def standin(tmp_path):
+    """Set up stand-ins for PBS, and end what they run when the test is over."""
     folders = []
 
-    def submit(script: str, hosts: list[str], lines: str = "cpu", dead: str | None = None, **variables: str):
-        folder = tmp_path / f"pbs {len(folders)}"
-        folders.append(folder)
-        standin = rehearsal_pbs.install(folder, hosts=hosts, lines=lines, dead=dead, poll=1)
-        environment = {**os.environ, **standin, **variables}
-        command = ["qsub", *(["-v", ",".join(variables)] if variables else [])]
-        job_id = subprocess.run(command, input=script, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        return PbsJob(folder, environment, Path.cwd(), job_id.stdout.strip())
+    def install(**options) -> Standin:
+        folders.append(tmp_path / f"pbs {len(folders)}")
+        own = rehearsal_pbs.install(folders[-1], **{"poll": 1, "kill_delay": 1, "first_id": 107, **options})
+        return Standin(folders[-1], {**os.environ, **own})
 
-    yield submit
+    yield install
     for folder in folders:
         rehearsal_pbs.stop(folder)
+
+
+@pytest.fixture
+def pbs(standin):
+    """Submit a script to a PBS of its own, whose nodes are addresses of this machine."""
+
+    def submit(script: str, hosts: list[str], lines: str = "cpu", dead: str | None = None, **variables: str):
+        server = standin(hosts=hosts, lines=lines, dead=dead, kill_delay=10)
+        server.environment |= variables
+        listed = ["-v", ",".join(variables)] if variables else []
+        return PbsJob(server, Path.cwd(), server.submit(script, *listed))
+
+    return submit
 
 
 def wait_until(condition, seconds: float = 30) -> None:

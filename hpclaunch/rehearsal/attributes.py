@@ -13,8 +13,21 @@ ARRAY = re.compile(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?")
 DEPENDENCY = re.compile(r"(afterok|afternotok|afterany|after)((?::\d+(?:\[\d*\])?(?:\.[\w.-]+)?)+)")
 
 
+CHOICES = {"j": "oe|eo|n", "r": "[yn]", "k": "n|[oe]{1,2}d?|d[oe]{1,2}"}
+
+
 class IllegalValueError(Exception):
     """An option's value is wrong; the argument is the option's letter."""
+
+
+def check(option: str, value: str) -> None:
+    """Raise IllegalValueError, or Refusal, if an option cannot have this value."""
+    if option == "N":
+        name(value)
+    elif option == "J":
+        array(value)
+    elif option in CHOICES and not re.fullmatch(CHOICES[option], value):
+        raise IllegalValueError(option)
 
 
 def name(text: str) -> str:

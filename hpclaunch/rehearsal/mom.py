@@ -19,6 +19,7 @@ from hpclaunch.rehearsal.server import Job, Server, stamp
 
 def main() -> int:
     """Run the job; folder and id are the arguments."""
+    processes.listen()
     server = Server(Path(sys.argv[1]))
     with server.locked():
         job = server.find(sys.argv[2])
@@ -62,7 +63,7 @@ def _shell(server: Server, job: Job, out: int, error: int) -> subprocess.Popen[b
     cookie = os.urandom(16).hex().upper()
     variables: dict[str, str] = environment.of_script(server, job, cookie)
     (server.room(job) / "cookie").write_text(cookie)
-    folder = variables["PBS_O_WORKDIR"] if int(job.shown["Resource_List"].get("wd", 0)) else variables["HOME"]
+    folder = variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else variables["HOME"]
     shell = subprocess.Popen(
         job.program or ["-bash"],
         executable=None if job.program else "/bin/bash",
@@ -78,7 +79,7 @@ def _shell(server: Server, job: Job, out: int, error: int) -> subprocess.Popen[b
         # /etc/profile may have set a PATH without the stand-in's programs.
         path = output.quoted(environment.programs(server))
         with contextlib.suppress(BrokenPipeError):
-            shell.stdin.write(f'PATH={path}:"$PATH" {output.quoted(str(server.script(job)))}\n'.encode())
+            shell.stdin.write(os.fsencode(f'PATH={path}:"$PATH" {output.quoted(str(server.script(job)))}\n'))
             shell.stdin.flush()
     return shell
 
@@ -100,11 +101,11 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
             return now.ending
         time.sleep(max(0.0, poll - time.monotonic()))
         now = server.find(job.id) or job
-        used = time.time() - job.begun
+        used = int(time.time() - job.begun)
         if now.ending and (not processes.members([shell.pid]) or time.time() - now.told >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
-            os.write(error, f"=>> PBS: job killed: walltime {int(used)} exceeded limit {job.limit}\n".encode())
+            os.write(error, f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
             end(server, job.id, "walltime")
         with server.locked():
             if latest := server.find(job.id):

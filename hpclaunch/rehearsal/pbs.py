@@ -34,7 +34,7 @@ def install(
     history: bool = True,
     arrays: bool = True,
     dead: str | None = None,
-    first_id: int = 107,
+    first_id: int = 1,
 ) -> dict[str, str]:
     """Set up a PBS in the folder and return the variables that make it the one a shell finds.
 
@@ -64,7 +64,8 @@ def install(
         queues=queues,
     )
     settings.write(asked, folder / "server.json")
-    (folder / "next").write_text(str(first_id))
+    if not (folder / "next").exists():  # set up anew, a server goes on counting
+        (folder / "next").write_text(str(first_id))
     if dead:
         (folder / "dead" / dead).touch()
     for program in PROGRAMS:

@@ -137,7 +137,9 @@ class Session:
 
 
 def _note(record: Path) -> None:
+    """Make the process a task: mask and signals as the MoM gives them, its session written down."""
     os.umask(0o077)
+    processes.listen()
     record.write_text(str(os.getpid()))
 
 
@@ -152,9 +154,7 @@ def _work(session: Session, hosts: list[str], program: list[str], options: dict[
                 processes.send(number, [task.process.pid])
         os._exit(1)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, relay)
+    signal.signal(signal.SIGTERM, relay)
     for host in hosts:
         tasks.append(session.start(host, program))
         if "-v" in options:

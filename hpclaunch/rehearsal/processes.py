@@ -40,6 +40,13 @@ def kill(sessions: Collection[int], seconds: float = 5) -> None:
         time.sleep(0.02)
 
 
+def listen() -> None:
+    """Hear every signal again: a background job of a shell is deaf to some, and so are its children."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def tasks(room: Path, node: int | None = None) -> list[int]:
     """Return the sessions of a job's tasks, on one node or on all; `room` is the job's own folder."""
     found = []

@@ -58,12 +58,17 @@ def _delete(server: Server, job_id: str, force: bool, erase: bool) -> None:
             raise Refusal(f"Job has finished {job_id}", 35)
         server.forget(job)
         return
-    family = [job, *(server.subjobs(job.id) if job.is_array else [])]
-    for one in family:
+    for one in [*(server.subjobs(job.id) if job.is_array else []), job]:
         if one.state == "R":
             mom.end(server, one.id, "forced" if force else "deleted")
-        elif one.state in "QH" or (one.is_array and all(other.state in "QX" for other in family[1:])):
-            with server.locked():
-                # A subjob ends with its array.
-                comment = f"{one.shown.get('comment', '')} and terminated".strip()
-                server.save(one.show(job_state=scheduler.over(one), substate=91, comment=comment, Hold_Types="n"))
+        elif one.state in "QH":
+            _cancel(server, one, "X" if one.array and (one is job or job.state == "B") else "F")
+
+
+def _cancel(server: Server, job: Job, state: str) -> None:
+    """End a job that waits; it has no Exit_status."""
+    with server.locked():
+        latest = server.find(job.id)
+        if latest and latest.state in "QH":
+            comment = f"{latest.shown.get('comment', '')} and terminated".strip()
+            server.save(latest.show(job_state=state, substate=91, comment=comment, Hold_Types="n"))

@@ -93,8 +93,8 @@ def _merge(command_line: list[tuple[str, str]], script: list[tuple[str, str]]) -
                         asked.setdefault(resource, amount or ("0" if resource == "wd" else ""))
                 elif option == "W":
                     extra = attributes.additional(value) | extra
-                elif option == "N":
-                    attributes.name(value)
+                else:
+                    attributes.check(option, value)
             except (ValueError, IllegalValueError):
                 if source == "line":
                     raise IllegalValueError(option) from None
@@ -119,7 +119,7 @@ def _jobs(server: Server, wanted: Asked, name: str, program: list[str]) -> list[
     resources.check(wanted.asked)
     chunks = resources.chunks(wanted.asked, queue, settings.queues[queue], settings.lines)
     depend = attributes.dependencies(wanted.extra["depend"], settings.server) if "depend" in wanted.extra else []
-    doomed = bool(set(wanted.asked) - set(resources.KNOWN))
+    doomed = resources.unknown(wanted.asked)
     held = "u" if "h" in given else "s" if depend else None
     job = Job(
         id="",
@@ -172,6 +172,8 @@ def _shown_resources(asked: dict[str, str], chunks: list[resources.Chunk]) -> di
     shown: dict[str, object] = dict(asked)
     if "walltime" in asked:
         shown["walltime"] = resources.clock(resources.seconds(asked["walltime"]) or 0)
+    if "wd" in asked:
+        shown["wd"] = 1  # to PBS it is 0 without a value; the hook sees that it is there
     if "select" not in asked:
         first = chunks[0]
         gpus = f":ngpus={first.ngpus}" if first.ngpus else ""

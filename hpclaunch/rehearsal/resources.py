@@ -82,6 +82,12 @@ def check(asked: Mapping[str, str]) -> None:
                 raise Refusal(text, 5)
 
 
+def unknown(asked: Mapping[str, str]) -> bool:
+    """Tell whether something is asked for, in a chunk or as a total, that no queue has."""
+    inside = {item.partition("=")[0] for part in asked.get("select", "").split("+") for item in part.split(":")}
+    return bool(({name for name in inside if name and not name.isdigit()} | set(asked)) - set(KNOWN))
+
+
 def chunks(asked: Mapping[str, str], queue_name: str, queue: Queue, lines: str) -> list[Chunk]:
     """Return the chunks of a request, as PBS reads a select and as Gadi's hook reads totals.
 
@@ -110,12 +116,8 @@ def _totals(asked: Mapping[str, str], name: str, queue: Queue, lines: str) -> li
     if ngpus and not queue.gpus_per_node:
         raise _hook(name, f"there are no GPUs, you asked for ngpus={ngpus}")
     if queue.cpus_per_gpu and (ncpus != ngpus * queue.cpus_per_gpu or not ngpus):
-        ratio, needed = queue.cpus_per_gpu, max(ngpus, 1) * queue.cpus_per_gpu
-        raise _hook(
-            name,
-            f"ncpus must be {ratio} times ngpus: ngpus={max(ngpus, 1)} needs ncpus={needed}, you asked for "
-            f"ncpus={ncpus}" + ("" if ngpus else " and no GPU"),
-        )
+        rule = f"ncpus must be {queue.cpus_per_gpu} times ngpus: ngpus={ngpus or 1} needs"
+        raise _hook(name, f"{rule} ncpus={(ngpus or 1) * queue.cpus_per_gpu}, you asked for ncpus={ncpus}")
     if ncpus > cores and ncpus % cores:
         raise _hook(name, f"more than {cores} cpus come in whole nodes, multiples of {cores}; you asked for {ncpus}")
     nodes = max(1, ncpus // cores)

@@ -26,9 +26,11 @@ def cycle(server: Server) -> None:
         while deleted:  # what is deleted now may be what another waits for
             waiting = [job for job in server.live() if job.depend and job.state == "H"]
             deleted = True in {_release(server, job) for job in waiting}
-        for job in server.live():
-            if job.state == "Q" and not job.is_array:
-                _start(server, job)
+        jobs = server.live()
+        running = [job for job in jobs if job.state in "RE"]
+        for job in jobs:
+            if job.state == "Q" and not job.is_array and (started := _start(server, job, running)):
+                running.append(started)
         for job in server.live():
             if job.is_array and job.state in "QB":
                 _account(server, job)
@@ -79,19 +81,19 @@ def _verdict(server: Server, kind: str, job_id: str) -> str:
     return "go" if status is not None and (status == 0) == (kind == "afterok") else "never"
 
 
-def _start(server: Server, job: Job) -> None:
-    running = [other for other in server.live() if other.state in "RE"]
+def _start(server: Server, job: Job, running: list[Job]) -> Job | None:
+    """Start a job where there is room for it, else say in its comment why it waits."""
     if job.array:
         parent = server.find(job.array)
         beside = [other for other in running if other.array == job.array]
         if not parent or parent.state not in "QB" or (parent.most and len(beside) >= parent.most):
-            return
+            return None
     hosts = nodes.place(server, job, [host for other in running for host in other.hosts])
     if not hosts:
         comment = LATER if nodes.place(server, job, []) else NEVER
         if job.shown.get("comment") != comment:
             server.save(job.show(comment=comment))
-        return
+        return None
     pairs = list(zip(hosts, job.chunks, strict=True))
     where = "+".join(f"({host}:ncpus={chunk.ncpus})" for host, chunk in pairs)
     started = job.show(
@@ -104,16 +106,17 @@ def _start(server: Server, job: Job) -> None:
         comment=f"Job run at {stamp()[:-8]} on {where}",
         Exit_status=None,
     )
-    mom = subprocess.Popen(
-        [*command(server.settings.python, "mom"), str(server.folder), job.id],
-        env={},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(server.folder / "mom.log").open("a"),
-        start_new_session=True,
-    )
-    server.save(replace(started, hosts=hosts, mom=mom.pid))
+    with (server.folder / "mom.log").open("a") as log:
+        mom = subprocess.Popen(
+            [*command(server.settings.python, "mom"), str(server.folder), job.id],
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+    return server.save(replace(started, hosts=hosts, mom=mom.pid))
 
 
 def short(host: str) -> str:
