@@ -228,4 +228,10 @@ def test_rendering_stays_light():
 
 def test_sites_as_json_is_for_machines(cli):
     """`sites --json` is JSON on stdout and nothing else."""
-    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {"gadi", "jean-zay", "local", "pbs"}
+    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {
+        "gadi",
+        "jean-zay",
+        "local",
+        "pbs",
+        "slurm",
+    }
