@@ -55,6 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1
     tasks_per_node: int = 1
     seconds: int = 0
+    max_attempts: int = 1
     poll: int = 2
 
     @property

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, state, submit, wait_until
+from conftest import call, processes_with, start, state, submit, wait_until
 
 from hpclaunch.rehearsal import pbs
 
@@ -89,6 +89,17 @@ def test_where_jobs_may_not_submit_the_chain_ends_when_the_work_is_done(count):
     wait_until(lambda: processes_with(f"PBS_JOBID={attempts(job)[-1]}") == [])
     assert [line for line in log(job) if "---" in line] == ["--- attempt 1 of 4 ---", "--- attempt 2 of 4 ---"]
     assert [line for line in log(job) if "step" in line] == [f"step {n}" for n in range(1, 13)]
+
+
+def test_what_comes_after_waits_for_the_last_attempt(count):
+    """A job --after a chain starts after its last link; after a run whose jobs are yet to come it is refused."""
+    chain = ("--site", "gadi-no-qsub", *SITE[2:], "--max-attempts", "2", "-t", "00:05:00")
+    first = submit(*chain, "--", "sh", "-c", "sleep 2; touch done")
+    submit(*SITE, "--after", first, "--wait", "--", "test", "-e", "done")
+    first = submit(*SITE, "--max-attempts", "2", "-t", "00:05:00", "--", "true")
+    process = start("submit", *SITE, "--after", first, "--", "true")
+    assert "may go on in further PBS jobs" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1
 
 
 def test_attempts_end_clearly_when_they_are_used_up(count):

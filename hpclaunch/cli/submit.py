@@ -40,7 +40,7 @@ def submit_command(
     from hpclaunch.render import Cache, render
 
     request, profile = planned_request(ctx, values)
-    before = [run.id for run in runs.find(after)] if after else []
+    before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
     if script is not None:
         if request.command:
@@ -66,6 +66,18 @@ def submit_command(
             for line in logs.follow(run, None, ended=Watch([run]).look):
                 click.echo(line, err=True)
         raise SystemExit(wait([run])[0])
+
+
+def _last_attempt(run: runs.Run) -> str:
+    """Return the id of the job that ends `run`. Raises HpclaunchError where that one is yet to come."""
+    if run.scheduler == "pbs" and run.max_attempts > 1:
+        if len(run.further_ids) < run.max_attempts - 1:
+            raise HpclaunchError(
+                f"--after {run.id}: that run may go on in further PBS jobs, whose ids nobody knows yet",
+                f"submit once it has ended: hpclaunch wait {run.id} && hpclaunch submit ...",
+            )
+        return run.further_ids[-1]
+    return run.id
 
 
 def _checked(path: Path) -> str:

@@ -172,6 +172,7 @@ class ScriptExecutor(core.PicklingExecutor):
             nodes=plan.nodes,
             tasks_per_node=plan.tasks_per_node,
             seconds=plan.seconds,
+            max_attempts=plan.max_attempts,
             poll=clock_seconds(plan.site.poll),
         )
 
