@@ -185,6 +185,24 @@ def pbs(standin):
     return submit
 
 
+# A command that counts to LIMIT, a step a second, saves each, and leaves with 75 when it is told that the end is near.
+COUNT = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
+n = int(open(path).read()) if os.path.exists(path) else 0
+while n < LIMIT:
+    time.sleep(1)
+    n += 1
+    print("step", n, flush=True)
+    open(path, "w").write(str(n))
+    if told:
+        sys.exit(75)
+print("done", flush=True)
+"""
+
+
 def wait_until(condition, seconds: float = 30) -> None:
     """Wait until `condition()` holds, and fail if it never does."""
     end = time.monotonic() + seconds

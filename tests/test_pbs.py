@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import call, processes_with, start, state, submit, wait_until
 from msgspec import structs
 
 from hpclaunch import runs, site
@@ -21,21 +21,6 @@ from hpclaunch.submit import submit as submit_plan
 from hpclaunch.watch import Watch
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
-
-
-def call(*words: str, code: int = 0) -> str:
-    process = start(*words)
-    stdout, stderr = process.communicate(timeout=90)
-    assert process.returncode == code, stdout + stderr
-    return stdout
-
-
-def submit(*words: str, code: int = 0) -> str:
-    return call("submit", "--quiet", *words, code=code).strip()
-
-
-def state(job: str) -> dict:
-    return json.loads(call("status", "--json", job))[0]
 
 
 def test_a_pbs_job_has_the_usual_life(qsub, work):

@@ -10,25 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import COUNT, call, processes_with, start, state, submit, wait_until
 
 from hpclaunch.rehearsal import pbs
 
-COUNT = """
-import os, signal, sys, time
-told = []
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
-n = int(open(path).read()) if os.path.exists(path) else 0
-while n < LIMIT:
-    time.sleep(1)
-    n += 1
-    print("step", n, flush=True)
-    open(path, "w").write(str(n))
-    if told:
-        sys.exit(75)
-print("done", flush=True)
-"""
 SITE = ("--site", "gadi-here", "-q", "normal", "--launcher", "tasks")
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
 SHORT = ("-t", "00:00:20", "--warn-before", "12s")

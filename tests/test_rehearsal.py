@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, wait_until
+from conftest import COUNT, call, processes_with, start, wait_until
 
 import hpclaunch
 
@@ -20,21 +20,6 @@ REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
 MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 SITES = ["jean-zay", "gadi"]
-COUNT = """
-import os, signal, sys, time
-told = []
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
-n = int(open(path).read()) if os.path.exists(path) else 0
-while n < 25:
-    time.sleep(1)
-    n += 1
-    print("step", n, flush=True)
-    open(path, "w").write(str(n))
-    if told:
-        sys.exit(75)
-print("done", flush=True)
-"""
 
 
 def rehearse(site: str, *words: str, nodes: int = 2, code: int = 0, seconds: float = 90) -> Path:
@@ -119,7 +104,7 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
 @pytest.mark.parametrize("site", SITES)
 def test_it_goes_on_past_the_walltime(site, launcher, work):
     """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
-    (work / "count.py").write_text(COUNT)
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "25"))
     words = ("-t", "00:00:20", "--warn-before", "10s", "--max-attempts", "6", "--launcher", launcher)
     folder = rehearse(site, *words, "--", "python", "count.py", seconds=200)
     log = (folder / "rank-3.log").read_text().splitlines()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import call, processes_with, start, state, submit, wait_until
 
 from hpclaunch import paths, runs
 from hpclaunch.errors import HpclaunchError
@@ -22,19 +22,8 @@ def here(monkeypatch, tmp_path):
     monkeypatch.setenv("HPCLAUNCH_SITE", "local")
 
 
-def call(*words: str, code: int = 0) -> str:
-    process = start(*words)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == code, stdout + stderr
-    return stdout
-
-
-def submit(*words: str, code: int = 0) -> str:
-    return call("submit", "--quiet", *words, code=code).strip()
-
-
 def word(job: str) -> str:
-    return json.loads(call("status", "--json", job))[0]["word"]
+    return state(job)["word"]
 
 
 def test_a_job_without_a_scheduler_has_the_same_life(work):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, state, submit, wait_until
+from conftest import COUNT, call, state, submit, wait_until
 
 import hpclaunch
 
@@ -54,19 +54,9 @@ def test_a_training_of_three_walltimes_completes(work):
         assert "going on in attempt 2 of 9" in Path(f"mnist_{job}.out").read_text()
 
 
-COUNT = """
-import os, signal, sys, time
-told = []
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-while not told:
-    time.sleep(0.1)
-sys.exit(75)
-"""
-
-
 def test_attempts_end_clearly_when_they_are_used_up(work):
     """After the last attempt the job ends with 75 and says so; one that fails by itself is never started again."""
-    (work / "count.py").write_text(COUNT)
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "1000"))
     words = ("-t", "00:01:00", "--warn-before", "30s", "--max-attempts", "2", "--tasks-per-node", "1")
     job = submit(*words, "--wait", "--", sys.executable, "count.py", code=75, seconds=300)
     assert "not done, and 2 attempts are used up" in Path(f"count_{job}.out").read_text()
