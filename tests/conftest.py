@@ -162,8 +162,8 @@ def standin(tmp_path):
     """Set up stand-ins for PBS, and end what they run when the test is over."""
     folders = []
 
-    def install(**options) -> Standin:
-        folders.append(tmp_path / f"pbs {len(folders)}")
+    def install(name: str = "", **options) -> Standin:
+        folders.append(tmp_path / (name or f"pbs {len(folders)}"))
         own = rehearsal_pbs.install(folders[-1], **{"poll": 1, "kill_delay": 1, "first_id": 107, **options})
         return Standin(folders[-1], {**os.environ, **own})
 
@@ -246,13 +246,11 @@ def slurm(slurm_cluster, work, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def qsub(work, monkeypatch, tmp_path):
+def qsub(standin, work, monkeypatch, tmp_path):
     """PBS's programs on PATH, from a stand-in with options of its own, and profiles for it in the folder."""
-    from hpclaunch.rehearsal import pbs
 
     def install(**options: object) -> None:
-        settings = {"kill_delay": 1, "poll": 1} | options
-        for name, value in pbs.install(tmp_path / "pbs server", **settings).items():
+        for name, value in standin("pbs server", **options).environment.items():
             monkeypatch.setenv(name, value)
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -124,7 +124,7 @@ def test_qdel(standin):
     """A deleted job reads 271 whatever its trap says, and what ignores SIGTERM is killed after kill_delay."""
     pbs = standin()
     polite = pbs.submit("trap 'exit 42' TERM\nwhile :; do sleep 0.1; done")
-    stubborn = pbs.submit("trap '' TERM\nsleep 5003")
+    stubborn = pbs.submit("trap '' TERM\nsleep 5003.271828")
     queued = pbs.submit("true", "-h")
     for job_id in (polite, stubborn):
         running(pbs, job_id)
@@ -133,7 +133,7 @@ def test_qdel(standin):
         job = pbs.ended(job_id)
         assert (job["Exit_status"], job["substate"]) == (271, 91)
         assert "and terminated by " in job["comment"]
-    assert processes_with("5003") == []
+    assert processes_with("5003.271828") == []
     assert "Exit_status" not in pbs.ended(queued)
 
 

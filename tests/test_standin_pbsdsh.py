@@ -96,15 +96,15 @@ def test_a_program_with_options_needs_two_dashes(run):
 
 def test_what_a_task_leaves_behind_ends_with_it(run):
     """A background process of a task ends with the task, one with a session of its own does not."""
-    run("pbsdsh -n 0 -- /bin/sh -c 'nohup sleep 5011 & setsid sleep 2 &'; sleep 0.5")
-    assert processes_with("5011") == []
+    run("pbsdsh -n 0 -- /bin/sh -c 'nohup sleep 5011.271828 & setsid sleep 2 &'; sleep 0.5")
+    assert processes_with("5011.271828") == []
 
 
 def test_the_end_of_the_script_kills_tasks_without_a_word(run):
     """When the script ends, its tasks on all nodes are killed, with no SIGTERM."""
-    task = "trap 'touch $PBS_O_WORKDIR/told' TERM; sleep 5012 & wait"
+    task = "trap 'touch $PBS_O_WORKDIR/told' TERM; sleep 5012.271828 & wait"
     run(f'pbsdsh -n 0 -- /bin/sh -c "{task}" &\npbsdsh -n 48 -- /bin/sh -c "{task}" &\nsleep 0.7')
-    assert processes_with("5012") == []
+    assert processes_with("5012.271828") == []
     assert not Path("told").exists()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,14 @@ def test_what_pbs_refuses(standin, script, options, code, words):
     assert words in answer.stderr
     assert answer.stdout == ""
     assert "Jobs" not in pbs.call("qstat", "-x", "-f", "-F", "json").stdout
+
+
+def test_it_is_light():
+    """The stand-in's programs need nothing but Python, and load nothing else."""
+    programs = ", ".join(f"hpclaunch.rehearsal.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh", "pbs"))
+    heavy = "{'click', 'jinja2', 'yaml', 'msgspec', 'torch', 'submitit'}"
+    code = f"import sys, {programs}; print({heavy} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_options_come_before_the_script(standin):
