@@ -70,18 +70,31 @@ def cancel(runs: Sequence[Run]) -> None:
 
 
 def _state(folder: Path) -> State:
-    with suppress(OSError, ValueError):
+    # The exit code is looked for once more after the process is found gone: it may have come in between.
+    return _end(folder) or _alive(folder) or _end(folder) or _gone(folder)
+
+
+def _end(folder: Path) -> State | None:
+    try:
         text = (folder / "exit").read_text().strip()
         if text == "-":
             return State(CANCELLED, "DependencyNeverSatisfied")
         if (folder / "cancelled").exists():
             return State(CANCELLED, "", int(text))
         return State(COMPLETED if text == "0" else FAILED, "", int(text))
+    except (OSError, ValueError):
+        return None
+
+
+def _alive(folder: Path) -> State | None:
     try:
         pid = int((folder / "pid").read_text())
-        alive = str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if str(folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return None
     except (OSError, ValueError):
-        alive = False
-    if alive:
-        return State(RUNNING) if (folder / "started").exists() else State(PENDING, "Dependency")
+        return None
+    return State(RUNNING) if (folder / "started").exists() else State(PENDING, "Dependency")
+
+
+def _gone(folder: Path) -> State:
     return State(CANCELLED if (folder / "cancelled").exists() else FAILED, "its process is gone")
