@@ -28,7 +28,7 @@ def word(job: str) -> str:
 
 def test_a_job_without_a_scheduler_has_the_same_life(work):
     """On a laptop a job runs in the background, has states, logs and an exit code, and outlives the command line."""
-    job = submit("--tasks-per-node", "2", "--", "sh", "-c", "echo from $RANK; sleep 2; exit 4")
+    job = submit("--tasks-per-node", "2", "--", "sh", "-c", "echo from $RANK; sleep 6; exit 4")
     assert word(job) == "RUNNING"
     call("wait", job, code=4)
     assert word(job) == "FAILED"
