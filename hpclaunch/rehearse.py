@@ -16,7 +16,7 @@ from hpclaunch.runs import FOLDER, Run, State
 from hpclaunch.site import Partition
 
 if TYPE_CHECKING:
-    from hpclaunch.rehearsal.settings import Queue
+    from hpclaunch.rehearsal.pbs.settings import Queue
 
 _SOFTWARE = ("module", "mpirun")
 _LOOK_SECONDS = 0.2
@@ -106,7 +106,7 @@ def _show(job_id: str, folder: Path, shown: dict[str, int]) -> None:
 
 def _queue(partition: Partition) -> Queue:
     """Describe a partition to the stand-in: its nodes, and what a hook would refuse."""
-    from hpclaunch.rehearsal.settings import Queue
+    from hpclaunch.rehearsal.pbs.settings import Queue
 
     tiers = [
         (tier.max_cores or partition.max_cores or 10**9, walltime.clock_seconds(tier.max_walltime) // 3600)

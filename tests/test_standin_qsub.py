@@ -68,7 +68,7 @@ def test_what_pbs_refuses(standin, script, options, code, words):
 
 def test_it_is_light():
     """The stand-in's programs need nothing but Python, and load nothing else."""
-    programs = ", ".join(f"hpclaunch.rehearsal.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh", "pbs"))
+    programs = ", ".join(f"hpclaunch.rehearsal.pbs.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh"))
     heavy = "{'click', 'jinja2', 'yaml', 'msgspec', 'torch', 'submitit'}"
     code = f"import sys, {programs}; print({heavy} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

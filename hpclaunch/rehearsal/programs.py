@@ -15,7 +15,7 @@ MARK = "HPCLAUNCH_REHEARSAL"  # the run's folder, in the environment of every pr
 
 
 def write_programs(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Write the programs `names` into `folder`/bin and return the environment in which they are found.
+    """Write programs into `folder`/bin, by the modules of this package that they run, and return where they are found.
 
     The python that runs this comes right after them on PATH: a job's `python` is that one.
     """
@@ -27,7 +27,7 @@ def write_programs(folder: Path, names: Sequence[str]) -> dict[str, str]:
             f"import sys; sys.path.insert(0, {str(package)!r}); "
             f"from hpclaunch.rehearsal.{name} import main; sys.path.pop(0); sys.exit(main())"
         )
-        program = programs / name
+        program = programs / name.rpartition(".")[2]
         words = shlex.join([sys.executable, "-c", code])
         program.write_text(f'#!/usr/bin/env bash\n{MARK}={shlex.quote(str(folder))} exec {words} "$@"\n')
         program.chmod(0o755)

@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpclaunch.rehearsal import environment, nodes, processes
-from hpclaunch.rehearsal.demux import ERROR, OUTPUT, connect
-from hpclaunch.rehearsal.refusal import Refusal
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs import environment, nodes, processes
+from hpclaunch.rehearsal.pbs.demux import ERROR, OUTPUT, connect
+from hpclaunch.rehearsal.pbs.refusal import Refusal
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 NEEDED = ("PBS_ENVIRONMENT", "PBS_JOBID", "PBS_JOBCOOKIE", "PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT")
 USAGE = """usage: pbsdsh [-c copies][-s][-v][-o] -- program [args...]

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpclaunch.rehearsal import scheduler
-from hpclaunch.rehearsal.qdel import ID
-from hpclaunch.rehearsal.refusal import Refusal
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs import scheduler
+from hpclaunch.rehearsal.pbs.qdel import ID
+from hpclaunch.rehearsal.pbs.refusal import Refusal
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 ROW = "{:<17} {:<16} {:<16}  {:>8} {} {}"

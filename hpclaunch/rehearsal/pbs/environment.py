@@ -8,8 +8,8 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpclaunch.rehearsal.resources import Chunk
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs.resources import Chunk
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TASK_PATH = "/bin:/usr/bin"  # the MoM's own; `pbsdsh -- PROGRAM` looks bare names up in it

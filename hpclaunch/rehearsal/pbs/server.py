@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpclaunch.rehearsal import settings
-from hpclaunch.rehearsal.resources import Chunk
+from hpclaunch.rehearsal.pbs import settings
+from hpclaunch.rehearsal.pbs.resources import Chunk
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 KINDS = (("Output_Path", "OU"), ("Error_Path", "ER"))
 

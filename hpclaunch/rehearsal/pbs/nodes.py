@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from hpclaunch.rehearsal import processes
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs import processes
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 LAST = 254  # 127.0.0.254: enough nodes for anybody's laptop
 

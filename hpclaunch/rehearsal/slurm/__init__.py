@@ -18,7 +18,7 @@ from pathlib import Path
 from hpclaunch.rehearsal.programs import end, processes, write_programs
 
 KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
-PROGRAMS = ("srun", "scontrol", "mpirun", "module")
+PROGRAMS = ("slurm.srun", "slurm.scontrol", "mpirun", "module")
 
 
 def options(script: str) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 
-from hpclaunch.rehearsal import nodes, processes
-from hpclaunch.rehearsal.server import Job, Server, stamp
-from hpclaunch.rehearsal.start import command
+from hpclaunch.rehearsal.pbs import nodes, processes
+from hpclaunch.rehearsal.pbs.server import Job, Server, stamp
+from hpclaunch.rehearsal.pbs.start import command
 
 NEVER = "Can Never Run: Not enough total nodes available"
 LATER = "Not Running: Not enough free nodes available"

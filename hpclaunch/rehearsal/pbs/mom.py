@@ -11,10 +11,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hpclaunch.rehearsal import environment, nodes, output, processes, scheduler
-from hpclaunch.rehearsal.demux import Demux
-from hpclaunch.rehearsal.resources import clock
-from hpclaunch.rehearsal.server import Job, Server, stamp
+from hpclaunch.rehearsal.pbs import environment, nodes, output, processes, scheduler
+from hpclaunch.rehearsal.pbs.demux import Demux
+from hpclaunch.rehearsal.pbs.resources import clock
+from hpclaunch.rehearsal.pbs.server import Job, Server, stamp
 
 
 def main() -> int:

@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpclaunch.rehearsal import attributes, directives, environment, resources, scheduler
-from hpclaunch.rehearsal.attributes import IllegalValueError
-from hpclaunch.rehearsal.refusal import Refusal
-from hpclaunch.rehearsal.server import Job, Server, stamp
+from hpclaunch.rehearsal.pbs import attributes, directives, environment, resources, scheduler
+from hpclaunch.rehearsal.pbs.attributes import IllegalValueError
+from hpclaunch.rehearsal.pbs.refusal import Refusal
+from hpclaunch.rehearsal.pbs.server import Job, Server, stamp
 
 USAGE = """usage: qsub [-e path] [-h] [-j oe|eo|n] [-J X-Y[:Z][%N]] [-k od|oed|ed] [-l resource_list] [-N jobname]
 \t[-o path] [-P project] [-q queue] [-r y|n] [-S path] [-v variable_list] [-V] [-W additional_attributes]

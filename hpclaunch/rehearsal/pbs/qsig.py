@@ -8,10 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal import mom, processes
-from hpclaunch.rehearsal.qdel import find
-from hpclaunch.rehearsal.refusal import Refusal
-from hpclaunch.rehearsal.server import Server
+from hpclaunch.rehearsal.pbs import mom, processes
+from hpclaunch.rehearsal.pbs.qdel import find
+from hpclaunch.rehearsal.pbs.refusal import Refusal
+from hpclaunch.rehearsal.pbs.server import Server
 
 
 def main() -> int:

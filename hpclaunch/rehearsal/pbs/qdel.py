@@ -8,9 +8,9 @@ import re
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal import mom, scheduler
-from hpclaunch.rehearsal.refusal import Refusal
-from hpclaunch.rehearsal.server import Job, Server
+from hpclaunch.rehearsal.pbs import mom, scheduler
+from hpclaunch.rehearsal.pbs.refusal import Refusal
+from hpclaunch.rehearsal.pbs.server import Job, Server
 
 ID = re.compile(r"\d+(\[\d*\])?(\.[\w.-]+)?")
 

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpclaunch.rehearsal import nodes, settings
-from hpclaunch.rehearsal.server import Server
-from hpclaunch.rehearsal.settings import GADI, Queue, Settings
-from hpclaunch.rehearsal.start import command
+from hpclaunch.rehearsal.pbs import nodes, settings
+from hpclaunch.rehearsal.pbs.server import Server
+from hpclaunch.rehearsal.pbs.settings import GADI, Queue, Settings
+from hpclaunch.rehearsal.pbs.start import command
 
 PROGRAMS = ("qsub", "qstat", "qdel", "qsig", "pbsdsh")
 FOLDERS = ("bin", "jobs", "history", "run", "spool", "undelivered", "down", "dead", "mom_priv/jobs")
