@@ -7,14 +7,17 @@ SLURM_RESTART_COUNT one higher; the walltime and scancel send TERM to all, and K
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from hpclaunch import walltime
 from hpclaunch.rehearsal.programs import end, processes, write_programs
 
 KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
@@ -31,7 +34,8 @@ def rehearse(script: Path, folder: Path) -> int:
 
     `folder` is for what this run needs: programs on PATH, and notes between them.
     """
-    asked = options(script.read_text(errors="surrogateescape"))
+    defaults = {"job-name": "job.sh", "output": "slurm-%j.out"}
+    asked = defaults | options(script.read_text(errors="surrogateescape"))
     nodes, tasks = int(asked.get("nodes", 1)), int(asked.get("ntasks-per-node", 1))
     job_id = str(os.getpid())
     output = Path(asked["output"].replace("%x", asked["job-name"]).replace("%j", job_id))
@@ -53,13 +57,11 @@ def rehearse(script: Path, folder: Path) -> int:
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: told.append(number))
-    for restart in range(1000):
-        if restart:
-            environment["SLURM_RESTART_COUNT"] = str(restart)
-        code = _attempt(script, output, environment, asked, folder, told)
-        if code is not None:
-            return 128 + told[0] if told else code
-    raise AssertionError("a job that is started again for ever")
+    restarts = 0
+    while (code := _attempt(script, output, environment, asked, folder, told)) is None:
+        restarts += 1
+        environment["SLURM_RESTART_COUNT"] = str(restarts)
+    return 128 + told[0] if told else code
 
 
 def _attempt(
@@ -69,7 +71,9 @@ def _attempt(
     requeue = folder / "requeue"
     requeue.unlink(missing_ok=True)
     began, warned = time.monotonic(), False
-    limit = _seconds(asked["time"])
+    limit = math.inf
+    with suppress(KeyError, ValueError):  # a directive of a person's own may say it in another of Slurm's ways
+        limit = walltime.parse(asked["time"])
     warning = re.fullmatch(r"B:USR1@(\d+)", asked.get("signal", ""))
     with output.open("ab") as written, output.open("rb") as shown:
         shown.seek(0, os.SEEK_END)
@@ -95,11 +99,6 @@ def _attempt(
     if over and not told:
         print(f"rehearsal: the walltime {asked['time']} is used up: TIMEOUT", file=sys.stderr)
     return 128 - code if code < 0 else code
-
-
-def _seconds(walltime: str) -> int:
-    hours, minutes, seconds = walltime.split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + int(seconds)
 
 
 def _show(text: bytes) -> None:
