@@ -104,12 +104,12 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
 @pytest.mark.parametrize("site", SITES)
 def test_it_goes_on_past_the_walltime(site, launcher, work):
     """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "25"))
-    words = ("-t", "00:00:20", "--warn-before", "10s", "--max-attempts", "6", "--launcher", launcher)
-    folder = rehearse(site, *words, "--", "python", "count.py", seconds=200)
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "34"))
+    words = ("-t", "00:00:30", "--warn-before", "15s", "--max-attempts", "12", "--launcher", launcher)
+    folder = rehearse(site, *words, "--", "python", "count.py", seconds=400)
     log = (folder / "rank-3.log").read_text().splitlines()
-    assert [line for line in log if not line.startswith("---")] == [f"step {n}" for n in range(1, 26)] + ["done"]
-    assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 6 ---"
+    assert [line for line in log if not line.startswith("---")] == [f"step {n}" for n in range(1, 35)] + ["done"]
+    assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 12 ---"
 
 
 @pytest.mark.parametrize(
