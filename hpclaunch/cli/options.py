@@ -63,7 +63,7 @@ _OPTIONS = dict(
             shell_complete=_complete_site,
             help="Site profile, by name or file.  [default: the one that knows this host]",
         ),
-        _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1]"),
+        _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1; launch: all that are there]"),
         _option(
             "--partition",
             "-p",
