@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-WORKLOAD = PACKAGE / "workloads" / "mnist.py"
+# The programs that come along, by name; the first is what runs where nothing else is asked for.
+WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
 
 
 def shipped(kind: str) -> Path:

@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 from hpclaunch import checks, walltime
 from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError, did_you_mean
-from hpclaunch.paths import WORKLOAD
-from hpclaunch.request import Request
+from hpclaunch.paths import WORKLOADS
+from hpclaunch.request import Request, quote
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
 
 _ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
@@ -43,6 +43,7 @@ HOST_VARIABLES = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
+    `workload` is the bundled one that `command` runs, None for a command of the person's own.
     With a `run_id` its nodes are there already: the script asks for nothing, and that is its run folder's name.
     """
 
@@ -66,6 +67,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     modules: list[str]
     storage: list[str]
     directives: list[str]
+    workload: str | None
     command: list[str]
     cost: Cost | None
     max_attempts: int = 1
@@ -155,7 +157,9 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     )
     jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
     exclusive = site.multi_node == "exclusive" and nodes > 1
-    command = request.command or [sys.executable if site.scheduler == "local" else "python", str(WORKLOAD)]
+    workload = _workload(request)
+    python = sys.executable if site.scheduler == "local" else "python"
+    command = [python, str(WORKLOADS[workload])] if workload else request.command
     plan = Plan(
         name=profile.name,
         site=site,
@@ -177,6 +181,7 @@ def make_plan(profile: Profile, request: Request) -> Plan:
         modules=partition.modules + (request.module or site.modules),
         storage=list(dict.fromkeys(site.storage + request.storage)),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
+        workload=workload,
         command=command,
         cost=job_cost(
             partition,
@@ -193,6 +198,19 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     if refusals := [finding.message for finding in findings if finding.refuses]:
         raise RequestError(*refusals)
     return structs.replace(plan, warnings=[finding.message for finding in findings])
+
+
+def _workload(request: Request) -> str | None:
+    """Name the bundled workload to run, None where there is a command."""
+    name = request.workload or next(iter(WORKLOADS))
+    if name not in WORKLOADS:
+        raise RequestError(f"no workload {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
+    if request.command and request.workload:
+        raise RequestError(
+            f"give a COMMAND or --workload {name}, not both; "
+            f"to give it arguments, make it the COMMAND: -- python {quote(str(WORKLOADS[name]))} ..."
+        )
+    return None if request.command else name
 
 
 def _seconds(option: str, text: str) -> int:

@@ -39,6 +39,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
+    workload: Word | None = None
     command: list[str] = []
 
     def command_line(self) -> str:

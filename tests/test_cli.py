@@ -48,8 +48,33 @@ def test_command_needs_no_dashes(cli):
 
 def test_without_a_command_the_bundled_training_is_run_by_its_absolute_path(cli):
     """The job's own python, which is seldom hpclaunch's, can run the workload by its file."""
-    assert f"command=(python {shlex.quote(str(paths.WORKLOAD))})" in cli(*RENDER).stdout
-    assert paths.WORKLOAD.is_absolute()
+    assert f"command=(python {shlex.quote(str(paths.WORKLOADS['mnist']))})" in cli(*RENDER).stdout
+    assert paths.WORKLOADS["mnist"].is_absolute()
+
+
+@pytest.mark.parametrize("name", ["mnist", "env", "allreduce"])
+def test_workload_is_chosen_by_name(cli, name):
+    """--workload takes COMMAND's place; the job has its name, the provenance line says it, a dataset is for mnist."""
+    script = cli(*RENDER, "--workload", name).stdout
+    assert f"command=(python {shlex.quote(str(paths.WORKLOADS[name]))})" in script
+    assert f"#PBS -N {name}\n" in script
+    assert f"hpclaunch render --site gadi --account ab12 --workload {name}\n" in script
+    script = cli("render", "--site", "jean-zay", "-A", "abc@v100", "--workload", name).stdout
+    assert ("export MNIST_DIR=" in script) == (name == "mnist")
+
+
+def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, monkeypatch):
+    """The nearer of COMMAND and workload counts: command line, environment, config file."""
+    (work / "hpclaunch.yaml").write_text("workload: env\n")
+    assert "workloads/env.py" in cli(*RENDER).stdout
+    assert "command=(true)" in cli(*RENDER, "true").stdout
+    monkeypatch.setenv("HPCLAUNCH_WORKLOAD", "mnist")
+    assert "workloads/mnist.py" in cli(*RENDER).stdout
+    (work / "hpclaunch.yaml").write_text("command: [python, train.py]\n")
+    assert "workloads/mnist.py" in cli(*RENDER).stdout
+    assert "workloads/allreduce.py" in cli(*RENDER, "--workload", "allreduce").stdout
+    monkeypatch.delenv("HPCLAUNCH_WORKLOAD")
+    assert "command=(python train.py)" in cli(*RENDER).stdout
 
 
 @pytest.mark.parametrize(
@@ -144,6 +169,10 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--env", "A"), 2, "'A' has no value: write NAME=VALUE"),
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
         (("frobnicate",), 2, "No such command"),
+        ((*RENDER, "--workload", "alreduce"), 1, "no workload 'alreduce' (did you mean allreduce?)"),
+        ((*RENDER, "--workload", "env", "true"), 1, "give a COMMAND or --workload env, not both"),
+        (("workload", "copy", "mnits", "train.py"), 1, "no workload 'mnits' (did you mean mnist?)"),
+        (("workload", "copy", "mnist", "no/train.py"), 1, "no/train.py: cannot be written: No such file or directory"),
         (("render", "-s", 300 * "x" + ".yaml"), 1, "cannot be read: File name too long"),
         (("render", "-s", 300 * "x"), 1, "File name too long"),
     ],
@@ -235,3 +264,24 @@ def test_sites_as_json_is_for_machines(cli):
         "pbs",
         "slurm",
     }
+
+
+def test_workloads_are_listed_with_what_they_do(cli):
+    """Each bundled program has a line of its own words; --json is for machines."""
+    listed = cli("workloads").stdout
+    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == ["mnist", "env", "allreduce"]
+    rows = json.loads(cli("workloads", "--json").stdout)
+    assert {row["name"]: row["file"] for row in rows} == {name: str(path) for name, path in paths.WORKLOADS.items()}
+    assert all(len(row["title"]) > 40 for row in rows)
+
+
+def test_workload_is_copied_to_be_edited(cli, work):
+    """The copy is the person's own; what to run next is said, and a file that is there stays as it is."""
+    result = cli("workload", "copy", "mnist", "my train.py")
+    assert (result.exit_code, result.stdout) == (0, "my train.py\n")
+    assert "hpclaunch run --tasks-per-node 2 -- python 'my train.py'" in result.stderr
+    assert (work / "my train.py").read_text() == paths.WORKLOADS["mnist"].read_text()
+    (work / "my train.py").write_text("mine")
+    again = cli("workload", "copy", "env", "my train.py")
+    assert (again.exit_code, again.stderr) == (1, "hpclaunch: my train.py is there already; name a new file\n")
+    assert (work / "my train.py").read_text() == "mine"

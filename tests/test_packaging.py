@@ -26,6 +26,7 @@ FILES = [
     "hpclaunch/cli/runs.py",
     "hpclaunch/cli/site.py",
     "hpclaunch/cli/submit.py",
+    "hpclaunch/cli/workload.py",
     "hpclaunch/cost.py",
     "hpclaunch/errors.py",
     "hpclaunch/executors/__init__.py",
@@ -96,6 +97,8 @@ FILES = [
     "hpclaunch/watch.py",
     "hpclaunch/why.py",
     "hpclaunch/workloads/__init__.py",
+    "hpclaunch/workloads/allreduce.py",
+    "hpclaunch/workloads/env.py",
     "hpclaunch/workloads/mnist.py",
     "hpclaunch/yamlfile.py",
 ]

@@ -275,3 +275,14 @@ def test_control_characters_stay_on_one_line(word):
     assert quoted.isprintable()
     shown = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout
     assert shown == word.encode(errors="surrogateescape")
+
+
+def test_a_workload_is_a_command_with_a_name():
+    """The plan says which bundled program runs, mnist where nothing is asked for, and none beside a command."""
+    profile = site.load("gadi")
+    assert make_plan(profile, make_request({"site": "gadi"})).workload == "mnist"
+    chosen = make_plan(profile, make_request({"site": "gadi", "workload": "env"}))
+    assert (chosen.workload, chosen.job_name, chosen.command[0]) == ("env", "env", "python")
+    assert plan("gadi").workload is None
+    assert "give a COMMAND or --workload env, not both" in refusals("gadi", workload="env")
+    assert "-- python /" in refusals("gadi", workload="env")

@@ -28,6 +28,8 @@ COMMANDS = {
     "why": "runs.why_command",
     "sites": "site.sites_command",
     "site": "site.site_group",
+    "workloads": "workload.workloads_command",
+    "workload": "workload.workload_group",
     "completion": "completion.completion_command",
 }
 

@@ -34,7 +34,7 @@ def talk(plan: Plan, quiet: bool) -> None:
 @quiet_option
 @click.pass_context
 def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **values: Any) -> None:
-    """Print the job script of COMMAND; without one, of the bundled MNIST training."""
+    """Print the job script of COMMAND; without one, of a bundled workload."""
     from hpclaunch.render import Cache, render
 
     request, profile = planned_request(ctx, values)
@@ -55,7 +55,7 @@ def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **va
 @quiet_option
 @click.pass_context
 def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
-    """Run COMMAND here, on nodes emulated by groups of processes; without one, the bundled MNIST training.
+    """Run COMMAND here, on nodes emulated by groups of processes; without one, a bundled workload.
 
     With --site it is a rehearsal: that site's very job script, with stand-ins for what only a cluster has.
     The exit code is the command's: that of the first rank to fail.
@@ -83,7 +83,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the allocation at hand: in a salloc, a qsub -I, or a job script of one's own.
 
-    The environment is the one at hand. Without a COMMAND, the bundled MNIST training.
+    The environment is the one at hand. Without a COMMAND, a bundled workload.
     """
     import os
 

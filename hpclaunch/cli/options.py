@@ -54,6 +54,11 @@ def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the workloads' names to the shell's completion."""
+    return [name for name in paths.WORKLOADS if name.startswith(incomplete)]
+
+
 _COUNT = click.IntRange(min=1)
 _OPTIONS = dict(
     [
@@ -90,6 +95,11 @@ _OPTIONS = dict(
         _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
         _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
         _option("--template", help="Template of the job script, by name or file."),
+        _option(
+            "--workload",
+            shell_complete=complete_workload,
+            help="Bundled program to run instead of a COMMAND.  [default: mnist]",
+        ),
     ]
 )
 _COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -108,6 +118,7 @@ _IN_AN_ALLOCATION = (
     "venv",
     "env",
     "template",
+    "workload",
 )
 
 
@@ -150,9 +161,17 @@ def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = Fal
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
+    return _request(ctx, values), profile
+
+
+def _request(ctx: click.Context, values: dict[str, Any]) -> Request:
+    """Return the request that the options make; of COMMAND and --workload the one from nearer by counts."""
+    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
+    command, workload = (ctx.get_parameter_source(name) for name in ("command", "workload"))
+    if command in near and workload in near and command is not workload:
+        values["workload" if near.index(command) < near.index(workload) else "command"] = None
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
-    request = make_request({**values, "command": list(values["command"])})
-    return request, profile
+    return make_request({**values, "command": list(values["command"] or ())})
 
 
 def _typed(ctx: click.Context, name: str) -> bool:
@@ -168,8 +187,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     name = values["site"] or _matching_host()
     if name is None or site.load(name).site.scheduler != scheduler:
         name = scheduler
-    values["env"] = dict(setting.split("=", 1) for setting in values["env"])
-    return make_request({**values, "site": name, "command": list(values["command"])}), site.load(name)
+    return _request(ctx, {**values, "site": name}), site.load(name)
 
 
 def _matching_host() -> str | None:

@@ -36,15 +36,15 @@ def submit_command(
     quiet: bool,
     **values: Any,
 ) -> None:
-    """Submit COMMAND as a job and print the job's id alone; without one, the bundled MNIST training."""
+    """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     from hpclaunch.render import Cache, render
 
     request, profile = planned_request(ctx, values)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
     if script is not None:
-        if request.command:
-            raise HpclaunchError("give a COMMAND or --script, not both")
+        if request.command or request.workload:
+            raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
         text = _checked(script)
     else:
         text = render(plan, Cache(paths.user_cache()))

@@ -1,0 +1,56 @@
+"""Commands about the bundled workloads: list them, copy one to edit."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import click
+
+from hpclaunch import paths
+from hpclaunch.cli.options import complete_workload
+from hpclaunch.errors import HpclaunchError, did_you_mean
+from hpclaunch.request import quote
+
+
+@click.command("workloads")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def workloads_command(as_json: bool) -> None:
+    """List the bundled programs that --workload takes."""
+    rows = [{"name": name, "title": _title(path), "file": str(path)} for name, path in paths.WORKLOADS.items()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    formatter = click.HelpFormatter(width=120)
+    formatter.write_dl([(row["name"], row["title"]) for row in rows])
+    click.echo(formatter.getvalue(), nl=False)
+
+
+def _title(path: Path) -> str:
+    """Return the first line of a program's docstring; it is not imported, since torch would come with it."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
+@click.group("workload")
+def workload_group() -> None:
+    """Take a bundled program as a start of one's own."""
+
+
+@workload_group.command("copy")
+@click.argument("name", shell_complete=complete_workload)
+@click.argument("file", type=click.Path(path_type=Path))
+def copy_command(name: str, file: Path) -> None:
+    """Copy the workload NAME to FILE, to edit; an existing file is never touched."""
+    if name not in paths.WORKLOADS:
+        raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, paths.WORKLOADS)}")
+    try:
+        with file.open("x", encoding="utf-8") as copy:
+            copy.write(paths.WORKLOADS[name].read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise HpclaunchError(f"{file} is there already; name a new file") from None
+    except OSError as error:
+        raise HpclaunchError(f"{file}: cannot be written: {error.strerror}") from None
+    click.echo(file)
+    click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)
