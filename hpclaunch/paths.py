@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-# The programs that come along, by name; the first is what runs where nothing else is asked for.
+# The programs that come along.
 WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
 
 

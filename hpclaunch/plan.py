@@ -38,12 +38,12 @@ HOST_VARIABLES = {
         "SLURM_TASK_PID",
     ],
 }
+_MNIST = "mnist"  # what runs where nothing is asked for
 
 
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
-    `workload` is the bundled one that `command` runs, None for a command of the person's own.
     With a `run_id` its nodes are there already: the script asks for nothing, and that is its run folder's name.
     """
 
@@ -67,7 +67,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     modules: list[str]
     storage: list[str]
     directives: list[str]
-    workload: str | None
     command: list[str]
     cost: Cost | None
     max_attempts: int = 1
@@ -80,6 +79,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def world_size(self) -> int:
         """Count the ranks of the job."""
         return self.nodes * self.tasks_per_node
+
+    @property
+    def workload(self) -> str | None:
+        """Name the bundled workload that the command runs, None where the command is the person's own."""
+        return None if self.request.command else self.request.workload or _MNIST
 
     @property
     def walltime(self) -> str:
@@ -157,9 +161,8 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     )
     jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
     exclusive = site.multi_node == "exclusive" and nodes > 1
-    workload = _workload(request)
-    python = sys.executable if site.scheduler == "local" else "python"
-    command = [python, str(WORKLOADS[workload])] if workload else request.command
+    program = str(_workload(request))
+    command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
     plan = Plan(
         name=profile.name,
         site=site,
@@ -181,7 +184,6 @@ def make_plan(profile: Profile, request: Request) -> Plan:
         modules=partition.modules + (request.module or site.modules),
         storage=list(dict.fromkeys(site.storage + request.storage)),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
-        workload=workload,
         command=command,
         cost=job_cost(
             partition,
@@ -200,9 +202,9 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     return structs.replace(plan, warnings=[finding.message for finding in findings])
 
 
-def _workload(request: Request) -> str | None:
-    """Name the bundled workload to run, None where there is a command."""
-    name = request.workload or next(iter(WORKLOADS))
+def _workload(request: Request) -> PurePath:
+    """Return the file of the bundled workload that is asked for, or would be without a command."""
+    name = request.workload or _MNIST
     if name not in WORKLOADS:
         raise RequestError(f"no workload {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
     if request.command and request.workload:
@@ -210,7 +212,7 @@ def _workload(request: Request) -> str | None:
             f"give a COMMAND or --workload {name}, not both; "
             f"to give it arguments, make it the COMMAND: -- python {quote(str(WORKLOADS[name]))} ..."
         )
-    return None if request.command else name
+    return WORKLOADS[name]
 
 
 def _seconds(option: str, text: str) -> int:

@@ -191,7 +191,7 @@ class ScriptExecutor(core.PicklingExecutor):
         plan = structs.replace(
             self.plan,
             command=shlex.split(self._submitit_command_str),
-            request=structs.replace(request, env=request.env | settings, command=[sys.executable]),
+            request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
             directives=[*self.plan.directives, *self._directives(count)],
         )
         return render(self._told(plan))
