@@ -159,25 +159,26 @@ def test_a_missing_program_fails_the_job(submit, work):
     assert "no-such-program" in job.output
 
 
-def test_qdel_gives_every_node_time_to_save(submit, work):
-    """On qdel the ranks of both nodes get SIGTERM, have two seconds to save, and nothing is left behind."""
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_qdel_gives_every_node_time_to_save(submit, work, launcher):
+    """On qdel the ranks of both nodes get SIGTERM, have four seconds to save, and nothing is left behind."""
     saves = (
         "import os, signal, sys, time\n"
         "def save(*_):\n"
         "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "    time.sleep(2)\n"
+        "    time.sleep(4)\n"
         "    open(f'saved-{os.environ[\"RANK\"]}', 'w')\n"
         "    sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, save)\n"
         "print('ready', flush=True)\n"
         "time.sleep(100)\n"
     )
-    job = submit(*script(work, saves), options=["--launcher", "tasks"])
+    job = submit(*script(work, saves), options=["--launcher", launcher])
     wait_until(lambda: job.logs() == ["ready\n"] * 4)
     began = time.monotonic()
     job.qdel()
     assert job.wait() == 271, job.output
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 20
     assert sorted(path.name for path in work.glob("saved-*")) == [f"saved-{rank}" for rank in range(4)]
     assert processes_with(str(work / "hpclaunch-runs")) == []
 

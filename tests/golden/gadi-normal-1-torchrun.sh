@@ -90,11 +90,15 @@ run_node() { # NODE_RANK
     pids+=($!)
     set +m
     while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do sleep 0.5; done
-    # TERM, six seconds to save, KILL; then whatever else on this node carries the name of this run.
+    # TERM, six seconds to save, KILL; whatever else on this node carries the name of this run has them too: torchrun,
+    # told more than once, ends before its ranks do.
     for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
-    while [[ -n $(jobs -pr) ]] && ((left-- > 0)); do sleep 0.5; done
-    for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
     unset HPCLAUNCH_NODE
+    while ((left-- > 0)); do
+        [[ -n $(jobs -pr) ]] || { [[ -e $HPCLAUNCH_RUN_DIR/failed ]] && grep -qszxF "$name" /proc/[0-9]*/environ; } || break
+        sleep 0.5
+    done
+    for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
     grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
     for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
