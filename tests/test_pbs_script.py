@@ -221,3 +221,11 @@ def test_the_bundled_workload_trains(submit, launcher):
     assert job.wait(150) == 0, job.output
     assert "MEMBER: 1/4" in job.output
     assert "test accuracy" in job.output
+
+
+def test_a_line_of_setup_may_change_the_folder(submit, work):
+    """The ranks of every node start in the folder that --setup went to."""
+    (work / "sub").mkdir()
+    job = submit(*script(work / "sub"), options=["--launcher", "tasks", "--setup", "cd sub"])
+    assert job.wait() == 0, job.output
+    assert {json.loads(report)["cwd"] for report in job.logs()} == {str(work / "sub")}

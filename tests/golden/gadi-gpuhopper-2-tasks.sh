@@ -73,7 +73,6 @@ run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
     umask 027
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    cd "$PBS_O_WORKDIR" || exit 1
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
     local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
@@ -125,6 +124,7 @@ for ((node = 0; node < 2; node++)); do
 done
 
 # pbsdsh returns 0 whatever happens and never notices a dead node, so each node writes a beat, and at the end its code.
+    printf 'cd %q || exit 1\n' "$PWD"
 # Rounds are counted rather than seconds: when the file system stalls, head and nodes stall together.
 code=0 left=15
 while ((left > 0)); do
