@@ -229,3 +229,12 @@ def test_a_line_of_setup_may_change_the_folder(submit, work):
     job = submit(*script(work / "sub"), options=["--launcher", "tasks", "--setup", "cd sub"])
     assert job.wait() == 0, job.output
     assert {json.loads(report)["cwd"] for report in job.logs()} == {str(work / "sub")}
+
+
+def test_a_job_that_is_told_to_end_early_does_not_look_well(submit, work):
+    """Ended while it still loads its environment, a job leaves 143 in its run folder, not the 0 of its last line."""
+    job = submit("true", options=["--launcher", "tasks", "--setup", "touch began; sleep 30"])
+    wait_until((work / "began").exists)
+    job.qdel()
+    assert job.wait() == 271
+    assert (job.run_folder / "exit").read_text() == "143\n"

@@ -22,6 +22,7 @@ job_id=$PBS_JOBID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 trap 'echo $? >"$HPCLAUNCH_RUN_DIR/exit"' EXIT # PBS may forget how the job ended
+trap 'exit 143' TERM # else that would be the code of the command before
 rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,node-*.beat}
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
