@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import start
+from conftest import processes_with, start, wait_until
 
 NAMES = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = (
@@ -89,6 +89,22 @@ def test_in_a_pbs_job_every_rank_has_its_place(qsub, work, launcher):
     assert len({report["MASTER_ADDR"] for report in reports}) == 1
     assert {report["MINE"] for report in reports} == {'a "b" $c'}
     assert sorted(report["PBS_NODENUM"] for report in reports) == ["0", "0", "1", "1"]
+
+
+def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):
+    """Ctrl-C in an interactive job ends the ranks of all nodes, and the nodes are free for the next launch."""
+    qsub()
+    launch = shlex.join([*LAUNCH, "--tasks-per-node", "1", "--launcher", "tasks", "--", "sleep", "600.25"])
+    (work / "own.sh").write_text(
+        "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
+        f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\nset -m\n{launch} &\n"
+        "while [ ! -e hpclaunch-runs/*/node-1.beat ]; do sleep 0.2; done\nkill -INT -- -$!\nwait $!\necho $? >code\n"
+        "sleep 600\n"
+    )
+    subprocess.run(["qsub", "own.sh"], check=True, stdout=subprocess.DEVNULL)
+    wait_until((work / "code").exists, 60)
+    wait_until(lambda: processes_with("sleep\x00" + "600.25") == [], 15)
+    assert (work / "code").read_text() == "130\n"
 
 
 def test_on_another_node_of_a_pbs_job_it_says_where(monkeypatch):

@@ -82,7 +82,7 @@ show=$!
 mpirun -n 8 --map-by ppr:8:node \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
 job=$!
-trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"; kill -TERM "$job"' TERM
+trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"
