@@ -119,6 +119,17 @@ def test_a_lost_node_costs_the_job_its_attempt_only(count, tmp_path):
     assert log(job, 3)[-1] == "done"
 
 
+def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
+    """With `resubmit: false`, an attempt whose first node dies does its work when PBS starts it anew."""
+    words = ("--site", "gadi-no-qsub", *SITE[2:], *SHORT, "--max-attempts", "2", "--directive", "-r y")
+    job = submit(*words, *count(12))
+    wait_until(lambda: "--- attempt 2 of 2 ---" in log(job), 60)
+    pbs.lose(tmp_path / "pbs server", "127.0.0.1")
+    call("wait", job, seconds=120)
+    assert state(job)["word"] == "COMPLETED"
+    assert log(job)[-1] == "done"
+
+
 def test_a_checkpointed_function_goes_on(work):
     """Submitit's own checkpointing works: told before the walltime, the function goes on in a new job."""
     (work / "counting.py").write_text(
