@@ -28,6 +28,7 @@ SHELLS_OWN = {
     "IFS",
     "POSIXLY_CORRECT",
     "SHELLOPTS",
+    "answer",
     "beat",
     "beats",
     "code",

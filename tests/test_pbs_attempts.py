@@ -130,6 +130,23 @@ def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
     assert log(job)[-1] == "done"
 
 
+def test_attempts_go_on_in_their_run_folder(count, work, tmp_path, monkeypatch):
+    """A further attempt goes on where the first did, whatever folder --setup went to and whatever qsub says besides."""
+    real = tmp_path / "pbs server" / "bin" / "qsub"
+    wrapper = tmp_path / "wrapper" / "qsub"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f"#!/bin/sh\necho Welcome to the queue\nexec '{real}' \"$@\"\n")
+    wrapper.chmod(0o755)
+    (work / "sub").mkdir()
+    setup = ("--setup", f"cd sub; PATH={wrapper.parent}:$PATH")
+    job = submit(*SITE, *SHORT, *setup, "--max-attempts", "3", "--", sys.executable, f"{work}/count.py", *count(12)[3:])
+    call("wait", job, seconds=120)
+    assert state(job)["word"] == "COMPLETED"
+    assert log(job)[-1] == "done"
+    assert not (work / "sub" / "hpclaunch-runs").exists()
+    assert all(name.endswith(".gadi-pbs") for name in attempts(job))
+
+
 def test_a_checkpointed_function_goes_on(work):
     """Submitit's own checkpointing works: told before the walltime, the function goes on in a new job."""
     (work / "counting.py").write_text(
