@@ -35,6 +35,7 @@ SHELLS_OWN = {
     "command",
     "emulated",
     "end",
+    "ended",
     "i",
     "job",
     "job_id",

@@ -119,6 +119,23 @@ def test_a_lost_node_costs_the_job_its_attempt_only(count, tmp_path):
     assert log(job, 3)[-1] == "done"
 
 
+def test_a_lost_node_whose_peers_fail_first_costs_the_attempt_only(count, work, tmp_path):
+    """Ranks that fail because a node is gone do not end the run: the node's silence is the reason."""
+    words = count(8)
+    (work / "peers.sh").write_text(
+        '"$@" & while kill -0 $!; do [ -e gone ] && rm gone && exit 1; sleep 1; done; wait $!\n'
+    )
+    job = submit(
+        *SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", "--", "bash", "peers.sh", *words[1:]
+    )  # fmt: skip
+    wait_until(lambda: "step 3" in log(job, 3))
+    pbs.lose(tmp_path / "pbs server", "127.0.0.2")
+    (work / "gone").touch()
+    call("wait", job, seconds=150)
+    assert state(job)["word"] == "COMPLETED"
+    assert len(attempts(job)) == 1
+
+
 def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
     """With `resubmit: false`, an attempt whose first node dies does its work when PBS starts it anew."""
     words = ("--site", "gadi-no-qsub", *SITE[2:], *SHORT, "--max-attempts", "2", "--directive", "-r y")

@@ -111,6 +111,7 @@ trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
     declare -f fail run_rank run_node
     declare -p command
     echo 'export -f fail run_rank'
+    printf 'cd %q || exit 1\n' "$PWD"
     echo 'run_node "$@"'
 } >"$HPCLAUNCH_RUN_DIR/node.sh" || exit 1
 
@@ -121,7 +122,6 @@ for ((node = 0; node < 2; node++)); do
 done
 
 # pbsdsh returns 0 whatever happens and never notices a dead node, so each node writes a beat, and at the end its code.
-    printf 'cd %q || exit 1\n' "$PWD"
 # Rounds are counted rather than seconds: when the file system stalls, head and nodes stall together.
 code=0 left=15
 while ((left > 0)); do
