@@ -55,7 +55,9 @@ def _pbs(plan: Plan, script: str, folder: Path) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: told.append(number))
     try:
-        job_id = pbs.submit(script)
+        job_id, *further = pbs.submit_all(
+            script, 1 if plan.site.resubmit else plan.max_attempts, Path(FOLDER).absolute()
+        )
         run = Run(
             id=job_id,
             site=plan.name,
@@ -64,6 +66,9 @@ def _pbs(plan: Plan, script: str, folder: Path) -> int:
             folder=str(Path(FOLDER, job_id).absolute()),
             submitted=time.time(),
         )
+        if further:
+            run.path.mkdir(parents=True, exist_ok=True)
+            pbs.note_attempts(run.path, further)
         state = _follow(run, folder, told)
     finally:
         standin.stop(folder)

@@ -224,7 +224,7 @@ def test_no_answer_is_an_error_with_pbss_words(answers, run):
         ({"95": ended(0, 92)}, "0", COMPLETED, 0),
         ({"92": ended(5), "95": {"job_state": "Q"}}, "5", FAILED, 5),
         ({"95": {"job_state": "Q"}}, "5", FAILED, 5),
-        ({"92": ended(75), "95": {"job_state": "Q"}}, "75 again", REQUEUED, None),
+        ({"92": ended(75), "95": {"job_state": "Q"}}, "75 attempt-2", REQUEUED, None),
         ({"92": ended(255), "95": {"job_state": "H"}}, "255 attempt-2", REQUEUED, None),
         ({"92": ended(0, 92)}, "", FAILED, None),
     ],

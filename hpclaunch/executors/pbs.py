@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs, to_builtins
 from submitit.core import core
 
-from hpclaunch.errors import SchedulerError
 from hpclaunch.executors.script import ScriptExecutor, ScriptJob, Watcher
+from hpclaunch.runs import FOLDER
 from hpclaunch.schedulers import pbs
 
 if TYPE_CHECKING:
@@ -62,13 +62,8 @@ class PbsExecutor(ScriptExecutor):
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
         """Submit a finished script; where its jobs may not submit jobs, all further attempts with it."""
         plan = self.plan
-        ids = [pbs.submit(script, after)]
-        try:
-            for attempt in range(2, 1 if plan.site.resubmit else plan.max_attempts + 1):
-                ids.append(pbs.submit_attempt(script, self.run_of(ids[0]).path, attempt, previous=ids[-1]))
-        except SchedulerError:
-            pbs.delete(ids[::-1])
-            raise
+        together = 1 if plan.site.resubmit else plan.max_attempts
+        ids = pbs.submit_all(script, together, Path(FOLDER).absolute(), after)
         job = self._made(ids[0], script)
         pbs.note_attempts(job.run.path, ids[1:])
         return job

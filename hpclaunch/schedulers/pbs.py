@@ -58,6 +58,21 @@ def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> st
     return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
 
 
+def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
+    """Submit a job and its further attempts, each after the one before; return their ids. `runs` has the run folders.
+
+    Raises SchedulerError where one is refused; then none is left.
+    """
+    ids = [submit(script, after)]
+    try:
+        for attempt in range(2, attempts + 1):
+            ids.append(submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
+    except SchedulerError:
+        delete(ids[::-1])
+        raise
+    return ids
+
+
 def note_attempts(folder: Path, ids: Sequence[str]) -> None:
     """Note further attempts in the run folder, for who asks for the run's state. Raises SchedulerError."""
     try:
@@ -141,7 +156,7 @@ def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
 
 def _goes_on(run: Run, attempt: int) -> bool:
     """Tell whether the attempt that waits has something to do; of those submitted with the first, many have not."""
-    return (run.path / "again").exists() or (run.path / f"attempt-{attempt}").exists()
+    return (run.path / f"attempt-{attempt}").exists()
 
 
 def _gone(run: Run, code: int | None) -> State:
