@@ -110,9 +110,11 @@ def _pbs(environment: Mapping[str, str]) -> Allocation:
     try:
         hosts = dict.fromkeys(Path(environment.get("PBS_NODEFILE", "")).read_text().split())
     except OSError:
+        hosts = {}
+    if not hosts:
         raise HpclaunchError(
             f"launch: job {job_id} has no PBS_NODEFILE here; launch on its first node, in the job's own shell"
-        ) from None
+        )
     # Gadi counts the GPUs of the whole job in PBS_NGPUS.
     gpus = _number(environment.get("PBS_NGPUS")) // len(hosts)
     seen = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]

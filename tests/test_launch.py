@@ -107,8 +107,10 @@ def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):
     assert (work / "code").read_text() == "130\n"
 
 
-def test_on_another_node_of_a_pbs_job_it_says_where(monkeypatch):
-    """Where PBS left PBS_NODEFILE out, the message names the place to launch from."""
+@pytest.mark.parametrize("nodefile", ["", os.devnull])
+def test_on_another_node_of_a_pbs_job_it_says_where(monkeypatch, nodefile):
+    """Where PBS left PBS_NODEFILE out, or empty, the message names the place to launch from."""
+    monkeypatch.setenv("PBS_NODEFILE", nodefile)
     monkeypatch.setenv("PBS_JOBID", "12.gadi-pbs")
     process = start("launch", "--", "true")
     assert "no PBS_NODEFILE here" in process.communicate(timeout=30)[1]
