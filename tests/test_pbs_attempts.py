@@ -136,6 +136,20 @@ def test_a_lost_node_whose_peers_fail_first_costs_the_attempt_only(count, work, 
     assert len(attempts(job)) == 1
 
 
+def test_a_job_deleted_while_it_waits_for_a_lost_node_has_no_successor(count, qsub, work, tmp_path):
+    """Qdel is the last word, also when the job has just noticed that a node is gone."""
+    qsub(kill_delay=20)
+    (work / "peer.sh").write_text("until [ -e gone ]; do sleep 1; done; exit 1\n")
+    job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", "--", "bash", "peer.sh")
+    wait_until((folder(job) / "node-1.beat").exists)
+    pbs.lose(tmp_path / "pbs server", "127.0.0.2")
+    (work / "gone").touch()
+    wait_until((folder(job) / "failed").exists)
+    subprocess.run(["qdel", job], check=True)
+    wait_until(lambda: processes_with(f"PBS_JOBID={job}") == [])
+    assert attempts(job) == []
+
+
 def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
     """With `resubmit: false`, an attempt whose first node dies does its work when PBS starts it anew."""
     words = ("--site", "gadi-no-qsub", *SITE[2:], *SHORT, "--max-attempts", "2", "--directive", "-r y")
