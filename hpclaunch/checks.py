@@ -191,7 +191,10 @@ def _attempts(plan: Plan) -> Found:
     if plan.max_attempts > 1 and any("--signal" in line for line in plan.directives):
         yield "", "--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out"
     if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and any(re.match("-J", line) for line in plan.directives):
-        yield "", "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out"
+        yield (
+            "",
+            "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out",
+        )
     if plan.max_attempts > 1 and plan.warn_seconds >= plan.seconds:
         warning = walltime.clock(plan.warn_seconds)
         yield "", f"--warn-before {warning}: not before the whole walltime, {plan.walltime}"
