@@ -178,6 +178,18 @@ def test_attempts_go_on_in_their_run_folder(count, work, tmp_path, monkeypatch):
     assert all(name.endswith(".gadi-pbs") for name in attempts(job))
 
 
+def test_a_lost_head_node_starts_the_job_again(count, tmp_path):
+    """When the node of the job script dies, PBS starts the same job elsewhere, and it goes on from the last save."""
+    job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", *count(8))
+    wait_until(lambda: "step 3" in log(job, 3))
+    pbs.lose(tmp_path / "pbs server", "127.0.0.1")
+    call("wait", job, seconds=150)
+    assert state(job)["word"] == "COMPLETED"
+    assert attempts(job) == []
+    assert log(job).count("--- attempt 1 of 3 ---") == 2
+    assert log(job)[-1] == "done"
+
+
 def test_a_checkpointed_function_goes_on(work):
     """Submitit's own checkpointing works: told before the walltime, the function goes on in a new job."""
     (work / "counting.py").write_text(
