@@ -492,6 +492,8 @@ def main() -> None:
         parser.error("--epochs and --batch-size must be at least 1")
 
     start = time.perf_counter()
+    cores = (os.cpu_count() or 1) // find_layout()[0]
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), cores)))  # more threads than cores wait for each other
     try:
         data = DigitsData(args.data_dir, args.batch_size, args.seed)
         pl.seed_everything(args.seed)  # the same first weights on every rank
