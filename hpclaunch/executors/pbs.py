@@ -82,7 +82,7 @@ class PbsExecutor(ScriptExecutor):
     def _valid_parameters(cls) -> set[str]:
         from hpclaunch.request import Request
 
-        return {*Request.__struct_fields__, *_ALIASES, "timeout_min", "stderr_to_stdout"} - set(_NOT_OURS)
+        return {*Request.__struct_fields__, *_ALIASES, "timeout_min"} - set(_NOT_OURS)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         if unknown := sorted(kwargs.keys() - self._valid_parameters()):
@@ -90,7 +90,6 @@ class PbsExecutor(ScriptExecutor):
                 f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(self._valid_parameters()))}"
             )
         options = {_ALIASES.get(name, name): value for name, value in kwargs.items()}
-        options.pop("stderr_to_stdout", None)  # a rank's log has both
         if "timeout_min" in options:
             options["walltime"] = f"{math.ceil(options.pop('timeout_min') * 60)}s"
         if "mem_gb" in options:

@@ -28,7 +28,7 @@ _SUBMITIT_MARGIN_MIN = 10
 
 
 class RunPaths(utils.JobPaths):
-    """submitit's files where it wants them, script and logs in our run folder; a rank's log has all it wrote."""
+    """submitit's files where it wants them, script and logs in our run folder."""
 
     def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_folder: Path) -> None:
         super().__init__(folder, job_id=job_id, task_id=task_id)
@@ -41,7 +41,7 @@ class RunPaths(utils.JobPaths):
 
     @property
     def stdout(self) -> Path:
-        """The rank's log."""
+        """What the rank printed."""
         return self.run_folder / f"rank-{self.task_id}.log"
 
     @property
