@@ -55,7 +55,7 @@ def test_in_a_salloc_every_rank_has_its_place(launcher, monkeypatch):
 @pytest.mark.usefixtures("slurm")
 def test_in_a_job_script_of_ones_own(work):
     """A person's own sbatch script may launch, more than once; the exit code is that of the first rank to fail."""
-    first, second = (" ".join([*LAUNCH, "--", "bash", "-c", word]) for word in ("true", "'exit 7'"))
+    first, second = (shlex.join([*LAUNCH, "--", "bash", "-c", word]) for word in ("true", "exit 7"))
     (work / "own.sh").write_text(
         f"#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2 --account=abc@v100 --time=5\n{first} && {second}\n"
     )
