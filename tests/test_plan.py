@@ -286,4 +286,4 @@ def test_a_workload_is_a_command_with_a_name():
     assert (chosen.workload, chosen.job_name, chosen.command[0]) == ("env", "env", "python")
     assert plan("gadi").workload is None
     assert "give a COMMAND or --workload env, not both" in refusals("gadi", workload="env")
-    assert "-- python /" in refusals("gadi", workload="env")
+    assert "-- python " in refusals("gadi", workload="env")
