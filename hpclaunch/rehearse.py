@@ -72,9 +72,7 @@ def _pbs(plan: Plan, script: str, folder: Path) -> int:
         state = _follow(run, folder, told)
     finally:
         standin.stop(folder)
-    if told:
-        return 128 + told[0]
-    return state.exit_code if state.exit_code is not None and 0 <= state.exit_code < 256 else 1
+    return 128 + told[0] if told else state.shell_code
 
 
 def _follow(run: Run, folder: Path, told: list[int]) -> State:

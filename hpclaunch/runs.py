@@ -41,6 +41,14 @@ class State(msgspec.Struct, frozen=True):
         """Whether nothing more will come."""
         return self.word in ENDED
 
+    @property
+    def shell_code(self) -> int:
+        """Return the shell's exit code for a job that ended so; PBS's own are 256 + signal, or below 0."""
+        if self.word == COMPLETED:
+            return 0
+        code = self.exit_code or 1
+        return 1 if code < 0 else code - 128 if code > 256 else code
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One submitted job. `folder` is absolute; `submitted` is seconds since 1970, `poll` between two questions."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hpclaunch import runs
-from hpclaunch.cli.runs import exit_code
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
 from hpclaunch.schedulers import pbs
@@ -93,7 +92,7 @@ def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
     answers({run.id: job})
     state = state_of(run)
     assert (state.word, state.reason, state.exit_code) == (word, reason, code)
-    assert exit_code(state) == shell
+    assert state.shell_code == shell
     assert said in "\n".join(explain(run, state))
 
 
@@ -165,7 +164,7 @@ def test_a_vanished_job_ends_with_an_explanation(answers, run, rc, text):
     """A job that qsub took and PBS dropped is FAILED, so that nobody waits for ever, and `why` lists what may be."""
     answers(text, rc)
     state = state_of(run)
-    assert (state.word, state.reason, exit_code(state)) == (FAILED, "vanished", 1)
+    assert (state.word, state.reason, state.shell_code) == (FAILED, "vanished", 1)
     told = "\n".join(explain(run, state))
     assert "a resource that the site does not have" in told
     assert "had failed, or was not known" in told
@@ -274,7 +273,7 @@ def test_an_array_fails_with_its_jobs(answers):
     array = make_run("107[].gadi-pbs")
     answers({array.id: ended(0, 93, array="True")})
     state = state_of(array)
-    assert (state.word, state.reason, exit_code(state)) == (FAILED, "a subjob failed", 1)
+    assert (state.word, state.reason, state.shell_code) == (FAILED, "a subjob failed", 1)
     assert "a job of the array failed" in explain(array, state)[0]
 
 

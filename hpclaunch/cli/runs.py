@@ -107,17 +107,9 @@ def state_of(run: Run) -> State:
     return schedulers.states([run])[run.site, run.id]
 
 
-def exit_code(state: State) -> int:
-    """Return the shell's exit code for a job that ended so; PBS's own are 256 + signal, or below 0."""
-    if state.word == runs.COMPLETED:
-        return 0
-    code = state.exit_code or 1
-    return 1 if code < 0 else code - 128 if code > 256 else code
-
-
 def wait(chosen: Sequence[Run]) -> list[int]:
     """Wait until all of `chosen` have ended; return their exit codes in order."""
     watch = Watch(chosen)
     while not watch.look():
         time.sleep(POLL_SECONDS)
-    return [exit_code(watch.states[run.site, run.id]) for run in chosen]
+    return [watch.states[run.site, run.id].shell_code for run in chosen]
