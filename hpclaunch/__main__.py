@@ -1,6 +1,6 @@
 """Run the command line as `python -m hpclaunch`."""
 
-from hpclaunch.cli import main
+from hpclaunch.cli import command_line
 
 if __name__ == "__main__":
-    main(prog_name="hpclaunch")
+    command_line()

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpclaunch import walltime
+from hpclaunch import runs, walltime
 from hpclaunch.plan import Plan
-from hpclaunch.runs import FOLDER, Run, State
+from hpclaunch.runs import Run, State
 from hpclaunch.site import Partition
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _pbs(plan: Plan, script: str, folder: Path) -> int:
     """Submit the script to a PBS of its own, show what the job prints, and leave nothing of either behind."""
     from hpclaunch.rehearsal import pbs as standin
     from hpclaunch.rehearsal.programs import write_programs
-    from hpclaunch.schedulers import pbs
+    from hpclaunch.submit import hand_over, run_of
 
     queues = {name: _queue(partition) for name, partition in plan.site.partitions.items()}
     os.environ |= write_programs(folder, _SOFTWARE)
@@ -55,20 +55,10 @@ def _pbs(plan: Plan, script: str, folder: Path) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: told.append(number))
     try:
-        job_id, *further = pbs.submit_all(
-            script, 1 if plan.site.resubmit else plan.max_attempts, Path(FOLDER).absolute()
-        )
-        run = Run(
-            id=job_id,
-            site=plan.name,
-            scheduler="pbs",
-            job_name=plan.job_name,
-            folder=str(Path(FOLDER, job_id).absolute()),
-            submitted=time.time(),
-        )
-        if further:
-            run.path.mkdir(parents=True, exist_ok=True)
-            pbs.note_attempts(run.path, further)
+        job_id, *further = hand_over(plan, script)
+        run = run_of(plan, job_id)
+        run.path.mkdir(parents=True, exist_ok=True)
+        runs.note_attempts(run.path, further)
         state = _follow(run, folder, told)
     finally:
         standin.stop(folder)

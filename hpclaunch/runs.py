@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -139,6 +139,17 @@ def record(run: Run, script: str, plan: object) -> None:
     except OSError as error:
         where = error.filename or run.folder
         raise SchedulerError(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}") from None
+
+
+def note_attempts(folder: Path, ids: Sequence[str]) -> None:
+    """Note further attempts in the run folder, for who asks for the run's state. Raises SchedulerError."""
+    if not ids:
+        return
+    try:
+        with (folder / "attempts").open("a") as file:
+            file.writelines(f"{job_id}\n" for job_id in ids)
+    except OSError as error:
+        raise SchedulerError(f"job {' '.join(ids)} is submitted, but {error.filename}: {error.strerror}") from None
 
 
 def newest_first() -> list[Run]:

@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from hpclaunch import runs, schedulers
 from hpclaunch.errors import SchedulerError
-from hpclaunch.executors import script_executor
-from hpclaunch.plan import Plan
 from hpclaunch.runs import Run
+from hpclaunch.walltime import clock_seconds
+
+if TYPE_CHECKING:  # submitit imports this module in every job of its own
+    from hpclaunch.plan import Plan
 
 
 def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
-    """Submit `script` through the site's submitit executor, from the current folder.
+    """Submit a finished script from the current folder, fill its run folder and register it.
 
+    The submitit executors submit by this function too. A script that is finished has nothing to pickle, so the command
+    line calls it without them: submitit's hundred modules would take as long as a third of `hpclaunch render`.
     Raises SchedulerError, with the profile's key that led there, where the scheduler refuses; then nothing is left.
     """
-    executor = script_executor(plan)
     try:
-        job = executor.submit_script(script, after)
+        job_id, *further = hand_over(plan, script, after)
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
-    return executor.run_of(job.job_id)
+    run = run_of(plan, job_id)
+    runs.record(run, script, plan)
+    runs.note_attempts(run.path, further)
+    return run
+
+
+def hand_over(plan: Plan, script: str, after: Sequence[str] = ()) -> list[str]:
+    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it."""
+    if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
+        from hpclaunch.schedulers import pbs
+
+        return pbs.submit_all(script, plan.max_attempts, Path(runs.FOLDER).absolute(), after)
+    return [schedulers.scheduler(plan.site.scheduler).submit(script, after)]
+
+
+def run_of(plan: Plan, job_id: str) -> Run:
+    """Return the registry's entry for a job of this plan."""
+    return Run(
+        id=job_id,
+        site=plan.name,
+        scheduler=plan.site.scheduler,
+        job_name=plan.job_name,
+        folder=str(Path(runs.FOLDER, job_id).absolute()),
+        submitted=time.time(),
+        partition=plan.partition_name,
+        nodes=plan.nodes,
+        tasks_per_node=plan.tasks_per_node,
+        seconds=plan.seconds,
+        max_attempts=plan.max_attempts,
+        poll=clock_seconds(plan.site.poll),
+    )
 
 
 # What qsub says, a site's hooks in their own words, and the key of the profile or option to look at.

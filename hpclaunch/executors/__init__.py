@@ -1,4 +1,4 @@
-"""submitit's executors over our job scripts; nothing else imports submitit."""
+"""submitit's executors over our job scripts, for Python functions; nothing else imports submitit."""
 
 from __future__ import annotations
 

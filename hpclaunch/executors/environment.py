@@ -37,6 +37,7 @@ class HpclaunchJobEnvironment(JobEnvironment):
 
 def _submit_successor(folder: Path, job_id: str) -> None:
     """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
+    from hpclaunch import runs
     from hpclaunch.errors import SchedulerError
     from hpclaunch.schedulers import pbs
 
@@ -49,7 +50,7 @@ def _submit_successor(folder: Path, job_id: str) -> None:
     except FileExistsError:
         return  # a second signal
     try:
-        pbs.note_attempts(
+        runs.note_attempts(
             folder, [pbs.submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)]
         )
     except SchedulerError:

@@ -9,7 +9,6 @@ import math
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from msgspec import structs, to_builtins
 from submitit.core import core
 
 from hpclaunch.executors.script import ScriptExecutor, ScriptJob, Watcher
-from hpclaunch.runs import FOLDER
 from hpclaunch.schedulers import pbs
 
 if TYPE_CHECKING:
@@ -58,15 +56,6 @@ class PbsExecutor(ScriptExecutor):
         self.max_num_timeout, self.max_pickle_size_gb = max_num_timeout, max_pickle_size_gb
         if plan is not None:
             self._options = to_builtins(plan.request) | {"site": plan.name}
-
-    def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
-        """Submit a finished script; where its jobs may not submit jobs, all further attempts with it."""
-        plan = self.plan
-        together = 1 if plan.site.resubmit else plan.max_attempts
-        ids = pbs.submit_all(script, together, Path(FOLDER).absolute(), after)
-        job = self._made(ids[0], script)
-        pbs.note_attempts(job.run.path, ids[1:])
-        return job
 
     @classmethod
     def affinity(cls) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from submitit.core import core, utils
 from hpclaunch import runs, schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
 from hpclaunch.runs import UNKNOWN, Run, State, record
-from hpclaunch.walltime import clock_seconds
+from hpclaunch.submit import run_of, submit
 from hpclaunch.watch import Watch
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
@@ -156,31 +155,16 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
         """Submit a finished script; the job has no result, but a state, logs and cancel()."""
-        return self._made(schedulers.scheduler(self.plan.site.scheduler).submit(script, after), script)
-
-    def run_of(self, job_id: str) -> Run:
-        """Return the registry's entry for one of this executor's jobs."""
-        plan = self.plan
-        return Run(
-            id=job_id,
-            site=plan.name,
-            scheduler=plan.site.scheduler,
-            job_name=plan.job_name,
-            folder=str(Path(runs.FOLDER, job_id).absolute()),
-            submitted=time.time(),
-            partition=plan.partition_name,
-            nodes=plan.nodes,
-            tasks_per_node=plan.tasks_per_node,
-            seconds=plan.seconds,
-            max_attempts=plan.max_attempts,
-            poll=clock_seconds(plan.site.poll),
-        )
+        return self._job(submit(self.plan, script, after))
 
     def _made(self, job_id: str, script: str) -> ScriptJob:
-        run = self.run_of(job_id)
+        run = run_of(self.plan, job_id)
         record(run, script, self.plan)
+        return self._job(run)
+
+    def _job(self, run: Run) -> ScriptJob:
         self.job_class.watcher.add(run)
-        return self.job_class(self.folder, job_id, range(self._num_tasks()))
+        return self.job_class(self.folder, run.id, range(self._num_tasks()))
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""

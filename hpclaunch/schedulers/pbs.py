@@ -73,15 +73,6 @@ def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()
     return ids
 
 
-def note_attempts(folder: Path, ids: Sequence[str]) -> None:
-    """Note further attempts in the run folder, for who asks for the run's state. Raises SchedulerError."""
-    try:
-        with (folder / "attempts").open("a") as file:
-            file.writelines(f"{job_id}\n" for job_id in ids)
-    except OSError as error:
-        raise SchedulerError(f"job {' '.join(ids)} is submitted, but {error.filename}: {error.strerror}") from None
-
-
 def states(runs: Sequence[Run]) -> dict[str, State]:
     """Ask qstat once for all runs and their attempts; where it knows nothing of one, the run folder tells."""
     asked = {run.id: [run.id, *run.further_ids] for run in runs}
