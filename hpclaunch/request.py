@@ -13,6 +13,7 @@ from hpclaunch.yamlfile import mistakes
 JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,14 +34,14 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     module: list[Line] = []
     setup: list[Line] = []
     venv: Line | None = None
-    env: dict[Variable, str] = {}
+    env: dict[Variable, Text] = {}
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
     workload: Word | None = None
-    command: list[str] = []
+    command: list[Text] = []
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""
