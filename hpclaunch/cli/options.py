@@ -139,15 +139,18 @@ def _give(command: Command, names: Iterable[str]) -> Command:
     return command
 
 
+def config_file() -> Path | None:
+    """Return the config file, ./hpclaunch.yaml or else the user's."""
+    return next(filter(Path.is_file, (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml")), None)
+
+
 def config_defaults() -> dict[str, Any]:
-    """Return what the config file says, ./hpclaunch.yaml or else the user's. Raises ProfileError with every mistake."""
-    for path in (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml"):
-        if path.is_file():
-            values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request))
-            if "env" in values:
-                values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
-            return values
-    return {}
+    """Return what the config file says. Raises ProfileError with every mistake."""
+    path = config_file()
+    values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
+    if "env" in values:
+        values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+    return values
 
 
 def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[Request, site.Profile]:
