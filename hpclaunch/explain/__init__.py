@@ -12,7 +12,7 @@ from jinja2 import nodes
 from msgspec import Struct
 
 from hpclaunch.errors import TemplateError
-from hpclaunch.explain.fields import Fields, amount
+from hpclaunch.explain.fields import Fields, amount, figure
 from hpclaunch.explain.origin import Origin, Source, shown
 from hpclaunch.explain.trace import Condition, Piece, Trace, Tracer, path_of, paths_in, source
 from hpclaunch.plan import Plan
@@ -78,7 +78,7 @@ class _Teller:
             file = shown(self.trace.pieces[0].file) if self.trace.pieces else "?"
             templates = [Origin(kind="template", where=file, formula="made from what a template printed")]
         values = [group for piece in pieces if piece.value for group in self.value(piece, piece.value)]
-        said = [origin for group in values for origin in group]
+        said = [_place(origin) for group in values for origin in group]
         conditions = [
             condition
             for place, piece in enumerate(pieces)
@@ -86,8 +86,8 @@ class _Teller:
             if condition.holds or place == 0
         ]
         reasons = [self.condition(condition) for condition in conditions]
-        reasons = [group for group in reasons if group and not any(origin in said for origin in group)]
-        return Line(number, text, _once(templates), _once(values), _once(reasons))
+        news = [group for group in reasons if any(_place(one) not in said for one in group if one.kind != "template")]
+        return Line(number, text, _once(templates), _once(values), _once(news))
 
     def value(self, piece: Piece, value: nodes.Expr) -> Iterator[list[Origin]]:
         """Yield the reasons of what an expression printed: how it was computed, then each field's."""
@@ -95,7 +95,7 @@ class _Teller:
             value = value.node
         if isinstance(value, nodes.BinExpr) and (sum_ := self.sum(value)):
             words, number = sum_
-            yield [Origin(kind="computed", key=source(value), value=number, formula=f"{words} = {number:g}")]
+            yield [Origin(kind="computed", key=source(value), value=number, formula=f"{words} = {figure(number)}")]
         for path in dict.fromkeys(paths_in(value)):
             if group := self.path(path, piece):
                 yield group
@@ -109,8 +109,11 @@ class _Teller:
             return [Origin(kind="template", where=where, formula=f"if {condition}"), *origins]
         return []
 
-    def path(self, path: tuple[str, ...], piece: Piece | None = None) -> list[Origin]:
-        """Return the reasons of what a template names: a field of the plan, a loop variable, a name of its own."""
+    def path(self, path: tuple[str, ...], piece: Piece | None = None, passed: tuple[str, ...] = ()) -> list[Origin]:
+        """Return the reasons of what a template names: a field of the plan, a loop variable, a name of its own.
+
+        `passed` are the names on the way there, for one that is made from itself.
+        """
         name, *rest = path
         if rest and rest[-1] in _MAPPINGS:
             rest.pop()
@@ -126,10 +129,12 @@ class _Teller:
             ]
         if name == "launch" and rest and rest[-1] not in self.trace.assigned:
             return self.fields.of(("launcher",))
-        if found := self.trace.assigned.get(rest[-1] if rest else name):
+        found = self.trace.assigned.get(rest[-1] if rest else name)
+        if found and name not in passed:
             said = None if isinstance(found.value, nodes.Const) else source(found.value)
             own = Origin(kind="template", where=f"{shown(found.file)}:{found.line}", key=path[-1], formula=said)
-            return [own, *(origin for inner in paths_in(found.value) if inner != path for origin in self.path(inner))]
+            passed = (*passed, name)
+            return [own, *(origin for inner in paths_in(found.value) for origin in self.path(inner, piece, passed))]
         if name in _GLOBALS:
             return [Origin(kind="computed", key=name, formula=_GLOBALS[name])]
         return []
@@ -153,6 +158,10 @@ class _Teller:
             numbers.append(side[1])
         function, sign = _ARITHMETIC[node.operator]
         return f" {sign} ".join(words), function(*numbers)
+
+
+def _place(origin: Origin) -> tuple[str | None, ...]:
+    return origin.kind, origin.where or origin.key
 
 
 def _once(found: Iterable[Any]) -> list[Any]:

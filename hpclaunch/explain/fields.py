@@ -35,7 +35,12 @@ def amount(number: float, field: str) -> str:
     """Return a number with its unit: `2 nodes`, `48 cpus a node`."""
     unit = UNITS.get(field, "")
     plural = "s" if number != 1 and unit not in ("GB", "s") else ""
-    return f"{number:g} {unit}{plural}" + (" a node" if field.endswith("_per_node") else "")
+    return f"{figure(number)} {unit}{plural}".rstrip() + (" a node" if field.endswith("_per_node") else "")
+
+
+def figure(number: float) -> str:
+    """Return a number, one with a fraction in six digits."""
+    return str(int(number)) if number == int(number) else f"{number:.6g}"
 
 
 class Fields(Said):
@@ -49,12 +54,14 @@ class Fields(Said):
             return spoken[name](rest[0], item)
         if name == "qos" and rest[:1] == ["default"]:
             return []  # whether it must be named, which follows from which it is
+        value = getattr(self.plan, name, None)
+        if value is None:
+            return []
         if name in _LISTS:
             return _LISTS[name](self, item)
         if name in _FIELDS:
             return _FIELDS[name](self)
-        value = getattr(self.plan, name, None)
-        return [] if value is None or callable(value) else [computed(name, f"{value}, {UNKNOWN}", value)]
+        return [] if callable(value) else [computed(name, f"{value}, {UNKNOWN}", value)]
 
     def _of_site(self, key: str, item: Any = None) -> list[Origin]:
         return self.profile((key,), item)
@@ -141,7 +148,7 @@ class Fields(Said):
         why = self.of_partition(key) + self.profile((asked,))
         if share == 1 and value == most == getattr(self.plan, field):
             return why
-        words = f"{most:g} GB x {cpus} / {cores} cpus" + (", rounded down" if share * most != value else "")
+        words = f"{figure(most)} GB x {cpus} / {cores} cpus" + (", rounded down" if share * most != value else "")
         return self._equation(field, words, value, why, self.of_partition("cores_per_node"), self._cpus_per_node())
 
     def _mem_gb_per_node(self) -> list[Origin]:
@@ -305,3 +312,15 @@ _FIELDS: dict[str, Callable[[Fields], list[Origin]]] = {
     "warn_signal": lambda _: [],
     "run_id": lambda _: [],
 }
+NUMBERS = [
+    "nodes",
+    "tasks_per_node",
+    "gpus_per_node",
+    "cpus_per_node",
+    "cpus_per_task",
+    "mem_gb_per_node",
+    "jobfs_gb_per_node",
+    "world_size",
+    "starts_per_node",
+    "cpus_per_start",
+]

@@ -89,13 +89,14 @@ def place_of(document: Document, key: Key) -> str:
 def shown(path: Path | str) -> str:
     """Name a file as briefly as it can be found: a shipped one by its name, others from here or from ~."""
     full = Path.cwd() / path
+    full = full.parent.resolve() / full.name
     for kind in ("site_profiles", "templates"):
-        if full.is_relative_to(paths.shipped(kind)):
-            return str(full.relative_to(paths.shipped(kind)))
+        if full.is_relative_to(root := paths.shipped(kind).resolve()):
+            return str(full.relative_to(root))
     names = [str(full)]
-    if full.is_relative_to(Path.cwd()):
-        below = str(full.relative_to(Path.cwd()))
+    if full.is_relative_to(here := Path.cwd().resolve()):
+        below = str(full.relative_to(here))
         names.append(below if "/" in below else f"./{below}")  # a plain name is a shipped file's
-    if full.is_relative_to(Path.home()):
-        names.append(f"~/{full.relative_to(Path.home())}")
+    if full.is_relative_to(home := Path.home().resolve()):
+        names.append(f"~/{full.relative_to(home)}")
     return min(names, key=len)

@@ -79,7 +79,7 @@ class Trace(Struct):
                     yield line, pieces
                     line, pieces = "", []
                 line += part
-                if piece and part.strip():
+                if piece and (part.strip() or (not number and _passes_on(piece.value))):
                     pieces.append(piece)
         if line:
             yield line, pieces
@@ -162,6 +162,13 @@ def _assigned(node: nodes.Assign) -> Iterator[tuple[str, nodes.Node]]:
     for target, value in pairs:
         if isinstance(target, nodes.Name):
             yield target.name, value
+
+
+def _passes_on(value: nodes.Expr | None) -> bool:
+    """Tell whether an expression may hand values to a macro, which prints them under marks of its own."""
+    return value is not None and any(
+        call.args or call.kwargs for call in (value, *value.find_all(nodes.Call)) if isinstance(call, nodes.Call)
+    )
 
 
 def _names(node: nodes.Node) -> list[str]:
