@@ -111,6 +111,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Return the python that runs the command, so that torchrun is run by the same one."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
 
+    @property
+    def price(self) -> str:
+        """Say what the job costs at most; nothing where that is not known."""
+        return f"at most {self.cost}" if self.cost else "free of charge" if self.partition.free else ""
+
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         parts = [
@@ -126,8 +131,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.site.scheduler != "local" and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
-        if self.cost:
-            parts.append(f"at most {self.cost}")
+        if self.price and self.site.scheduler != "local":
+            parts.append(self.price)
         return ", ".join(parts)
 
 
@@ -191,7 +196,8 @@ def make_plan(profile: Profile, request: Request) -> Plan:
             gpus_per_node=partition.gpus_per_node if exclusive else gpus,
             cpus_per_node=cpus,
             mem_gb=nodes * (mem or 0),
-            seconds=seconds * max_attempts,
+            seconds=seconds,
+            attempts=max_attempts,
         ),
         max_attempts=max_attempts,
         warn_seconds=_seconds("warn-before", request.warn_before or site.warn_before),

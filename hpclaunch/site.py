@@ -93,6 +93,9 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
+    free: Annotated[bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")] = (
+        False
+    )
     internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
@@ -180,6 +183,8 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
         yield ("gpu",), "names a GPU, but gpus_per_node is 0"
     if partition.charge and partition.charge.per == "gpu" and not gpus:
         yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    if partition.charge and partition.free:
+        yield ("free",), "has a charge: leave one of them out"
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
         most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
         if usual and (not most or usual > most):
