@@ -29,6 +29,7 @@ Walltime = Annotated[
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
+_SHIPPED = (paths.PACKAGE, paths.PACKAGE.parent)
 ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
 
 
@@ -93,6 +94,9 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
+    free: Annotated[bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")] = (
+        False
+    )
     internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
@@ -149,6 +153,7 @@ class Site(Record, frozen=True, kw_only=True):
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition that goes by `name`, with its own name."""
@@ -161,6 +166,7 @@ class Site(Record, frozen=True, kw_only=True):
         """Name the values that are right alone and wrong together."""
         if self.default_partition not in self.partitions:
             yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
+        yield from _unknown(self.unconfirmed, Site, ("unconfirmed",))
         owners: dict[str, str] = {}
         for name, partition in self.partitions.items():
             for word in (name, *partition.aliases):
@@ -180,6 +186,8 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
         yield ("gpu",), "names a GPU, but gpus_per_node is 0"
     if partition.charge and partition.charge.per == "gpu" and not gpus:
         yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    if partition.charge and partition.free:
+        yield ("free",), "has a charge: leave one of them out"
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
         most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
         if usual and (not most or usual > most):
@@ -208,6 +216,15 @@ class Profile(Struct, frozen=True):
     name: str
     layers: list[Document]
     site: Site
+
+    def where(self, key: Key) -> str:
+        """Return FILE:LINE of `key`, or of the nearest key above it; "" where there is none. A shipped file goes by name."""
+        for length in range(len(key), 0, -1):
+            for layer in self.layers:
+                if found := layer.find(key[:length]):
+                    shipped = layer.path.parent.name == "site_profiles" and layer.path.parent.parent in _SHIPPED
+                    return f"{layer.path.name if shipped else layer.path}:{found[1]}"
+        return ""
 
 
 def available() -> dict[str, Path]:
