@@ -12,8 +12,9 @@ from jinja2 import nodes
 from msgspec import Struct
 
 from hpclaunch.errors import TemplateError
-from hpclaunch.explain.fields import Fields, amount, figure
+from hpclaunch.explain.fields import Fields
 from hpclaunch.explain.origin import Origin, Source, shown
+from hpclaunch.explain.sizes import amount, figure
 from hpclaunch.explain.trace import Condition, Piece, Trace, Tracer, path_of, paths_in, source
 from hpclaunch.plan import Plan
 from hpclaunch.render import render
