@@ -195,6 +195,8 @@ def test_every_option_is_an_origin(lines):
         "#SBATCH --signal": ("--warn-before", "5m", "--warn-before"),
         "module load m": ("--module", "m", "--module"),
         "source": ("--venv", "~/v", "--venv"),
+        "#!/bin/bash": ("--template", "slurm", "--template"),
+        "srun": ("--launcher", "tasks", "--launcher"),
         "export A": ("--env", "A=1", "--env"),
         "echo mine": ("--setup", "echo mine", "--setup"),
         "#SBATCH --exclusive": ("--directive", "--exclusive", "--directive"),
@@ -312,6 +314,19 @@ def test_for_people(cli, work):
         f"<- partitions.gpuvolta.default_mem_gb_per_node: 380 (gadi.yaml:{line_of(gadi, 'NCI asks for 760GB')});",
         f"ask_memory: true (gadi.yaml:{line_of(gadi, 'ask_memory')})",
     ]
+
+
+def test_odd_values_stay_on_their_line(cli):
+    """A value with line breaks, terminal codes, marks like our own or bytes that are no text disturbs nothing."""
+    value = "A=1\n2\x1b[31m\x0113\x02\udcff"
+    plain = cli("render", "-s", "local", "--quiet", "--env", value, "--", "true", 500 * "y").stdout
+    shown = cli("render", "-s", "local", "--quiet", "--explain", "--env", value, "--", "true", 500 * "y").stdout
+    notes = [line for line in shown.splitlines() if line.startswith(27 * " ") and "<-" in line]
+    assert [line[26:] for line in shown.splitlines() if line.startswith("base.sh.j2:") and "export A=" in line] == [
+        line for line in plain.splitlines() if line.startswith("export A=")
+    ]
+    assert any(r"<- --env A=$'1\x0a2\x1b[31m\x0113\x02\xff' (command line)" in note for note in notes)
+    assert max(map(len, notes)) <= 120
 
 
 def test_output_file_gets_the_script(cli, work):

@@ -78,7 +78,8 @@ class _Teller:
         if text.strip() and not templates:
             file = shown(self.trace.pieces[0].file) if self.trace.pieces else "?"
             templates = [Origin(kind="template", where=file, formula="made from what a template printed")]
-        values = [group for piece in pieces if piece.value for group in self.value(piece, piece.value)]
+        values = [self.fields.template()] if number == 1 else []
+        values += [group for piece in pieces if piece.value for group in self.value(piece, piece.value)]
         said = [_place(origin) for group in values for origin in group]
         conditions = [
             condition

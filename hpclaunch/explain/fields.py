@@ -26,8 +26,8 @@ class Fields(Sizes):
         """Return the origins of `nodes`, `site.umask` and the like, as templates name them; of one item of a list."""
         name, *rest = path
         spoken = {"request": self.asked, "partition": self.of_partition, "site": self._of_site}
-        if rest and name in spoken:
-            return spoken[name](rest[0], item)
+        if name in spoken:
+            return spoken[name](rest[0], item) if rest else []
         if name == "qos" and rest[:1] == ["default"]:
             return []  # whether it must be named, which follows from which it is
         value = getattr(self.plan, name, None)
@@ -39,6 +39,10 @@ class Fields(Sizes):
         if (name in _FIELDS or callable(value)) and not (name in SAME and origins and origins[0].value != value):
             return origins
         return [computed(name, f"{value}, {UNKNOWN}", value)]
+
+    def template(self) -> list[Origin]:
+        """Explain the choice of the template."""
+        return self.asked("template") or self.profile(("template",)) or self.profile(("scheduler",))
 
     def _of_site(self, key: str, item: Any = None) -> list[Origin]:
         return self.profile((key,), item)
@@ -91,7 +95,7 @@ class Fields(Sizes):
 
     def _job_name(self) -> list[Origin]:
         return self.asked("job_name") or [
-            computed("job_name", f"{self.plan.job_name}, after the script in the command", self.plan.job_name)
+            computed("job_name", f"{self.plan.job_name}, after the command", self.plan.job_name)
         ]
 
     def _command(self) -> list[Origin]:

@@ -8,7 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from hpclaunch import paths
+from hpclaunch.request import quote
 from hpclaunch.yamlfile import Document, Key
+
+_LONG = 100  # words of a value; the script has it in full
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -43,7 +46,9 @@ def _words(value: Any) -> str:
         return " ".join(f"{name}={_words(item)}" for name, item in value.items())
     if isinstance(value, list):
         return " ".join(map(_words, value))
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+    text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
+    text = text if text.isprintable() else quote(text)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
 
 class Source(Struct, frozen=True):

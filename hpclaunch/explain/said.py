@@ -41,7 +41,7 @@ class Said:
             key = (*key, value.index(item) if isinstance(value, list) else item)
         if found := profile_origin(self.layers, key):
             return [found]
-        if value in (None, [], {}, "", False):
+        if value in (None, [], {}, "", False) or callable(value):
             return []
         return [computed(str(key[-1]), f"{value}, hpclaunch's own default", value)]
 
