@@ -94,9 +94,9 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
-    free: Annotated[
-        bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")
-    ] = False
+    free: Annotated[bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")] = (
+        False
+    )
     internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
