@@ -6,13 +6,15 @@ from typing import Annotated, Any
 from msgspec import Meta, ValidationError, convert
 
 from hpclaunch.errors import RequestError
-from hpclaunch.site import Count, Launcher, Line, Record, Variable, Word
+from hpclaunch.site import Count, Launcher, Line, Price, Record, Variable, Word
 from hpclaunch.yamlfile import mistakes
 
 # What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
 JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
+
+_NOT_IN_THE_SCRIPT = ("max_cost", "confirm_above")  # whoever allows a price, the script is the same
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +41,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
+    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
+    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     workload: Word | None = None
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[str] = []
@@ -48,7 +52,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         words = ["hpclaunch", "render"]
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "command" or value is None:
+            if name == "command" or name in _NOT_IN_THE_SCRIPT or value is None:
                 continue
             if isinstance(value, dict):
                 value = [f"{key}={text}" for key, text in value.items()]

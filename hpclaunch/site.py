@@ -1,6 +1,7 @@
 """The site profile: a machine and its rules as people write them in YAML, and where it is found."""
 
 import datetime
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +15,7 @@ from hpclaunch.yamlfile import Document, Key, convert, locate
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
+Price = Annotated[float, Meta(ge=0, lt=1e12)]
 Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", extra={"rule": "one line of text"})]
 Word = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
@@ -46,6 +48,16 @@ class Charge(Record, frozen=True, kw_only=True):
     mem_gb_per_core: Annotated[
         Amount | None, Meta(description="Memory beyond this share is charged as cores (absent: memory is free).")
     ] = None
+
+
+class Grant(Record, frozen=True, kw_only=True):
+    """How the site tells what is left to an account."""
+
+    command: Annotated[
+        list[Line],
+        Meta(min_length=1, description="The command, word by word; {account}, and {project} without its @suffix."),
+    ]
+    remaining: Annotated[Line, Meta(description="What stands before the number that is left, a regular expression.")]
 
 
 class Tier(Record, frozen=True, kw_only=True):
@@ -94,9 +106,9 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
-    free: Annotated[bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")] = (
-        False
-    )
+    free: Annotated[
+        bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")
+    ] = False
     internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
@@ -122,6 +134,9 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
+    grant: Grant | None = None
+    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
     multi_node: Annotated[
         Literal["shared", "whole", "exclusive"],
         Meta(
@@ -167,6 +182,8 @@ class Site(Record, frozen=True, kw_only=True):
         if self.default_partition not in self.partitions:
             yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
         yield from _unknown(self.unconfirmed, Site, ("unconfirmed",))
+        if self.grant and (wrong := _no_pattern(self.grant.remaining)):
+            yield ("grant", "remaining"), wrong
         owners: dict[str, str] = {}
         for name, partition in self.partitions.items():
             for word in (name, *partition.aliases):
@@ -202,6 +219,15 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     for i, qos in enumerate(partition.qos):
         yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
     yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+
+
+def _no_pattern(text: str) -> str | None:
+    """Say why `text` is no regular expression, None where it is one."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        return f"no regular expression: {error}"
+    return None
 
 
 def _unknown(names: list[str], model: type[Struct], key: Key) -> Iterator[tuple[Key, str]]:

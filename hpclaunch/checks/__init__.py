@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hpclaunch.checks import limits, sizes, words
+from hpclaunch.checks import limits, price, sizes, words
 from hpclaunch.checks.finding import Check, Finding, judged
 from hpclaunch.errors import did_you_mean
 
@@ -51,6 +51,7 @@ CHECKS: dict[str, Check] = {
     "attempts": Check(limits.attempts, options="max_attempts warn_before directive"),
     "signal": Check(words.signal, options="directive launcher"),
     "directives": Check(words.directives, options="directive"),
+    "max-cost": Check(price.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes"),
 }
 
 

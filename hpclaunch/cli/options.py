@@ -66,6 +66,7 @@ def _complete_check(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 _COUNT = click.IntRange(min=1)
+_PRICE = click.FloatRange(min=0)
 _OPTIONS = dict(
     [
         _option(
@@ -100,6 +101,7 @@ _OPTIONS = dict(
         _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
         _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
         _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
+        _option("--max-cost", type=_PRICE, help="Refuse what may cost more, in the site's own unit."),
         _option("--template", help="Template of the job script, by name or file."),
         _option(
             "--workload",
@@ -119,7 +121,7 @@ _COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
 # What belongs to a cluster: on this machine it counts from the command line alone.
 _SITE_BOUND = ("partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
 
-
+CONFIRM_ABOVE = _option("--confirm-above", type=_PRICE, help="Ask before submitting what may cost more.")[1]
 _SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # What counts where the nodes are there already.
 _IN_AN_ALLOCATION = (
