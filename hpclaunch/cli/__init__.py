@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "job.run_command",
     "submit": "submit.submit_command",
     "launch": "job.launch_command",
+    "compare": "compare.compare_command",
     "jobs": "runs.jobs_command",
     "status": "runs.status_command",
     "logs": "runs.logs_command",
@@ -74,3 +75,7 @@ def main(ctx: click.Context) -> None:
         from hpclaunch.cli.options import config_defaults
 
         ctx.default_map = {ctx.invoked_subcommand: config_defaults()}
+    elif ctx.invoked_subcommand == "compare":
+        from hpclaunch.cli.options import config_defaults
+
+        ctx.default_map = {"compare": config_defaults(several=("site", "partition"))}

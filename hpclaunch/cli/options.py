@@ -46,8 +46,10 @@ def _complete_site(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    chosen = ctx.params.get("site")
     try:
-        partitions = site.load(ctx.params.get("site") or _site_of_this_host()).site.partitions
+        sites = [chosen] if isinstance(chosen, str) else list(chosen or [site_of_this_host()])
+        partitions = {own: part for name in sites for own, part in site.load(name).site.partitions.items()}
     except HpclaunchError:
         return []
     names = [name for own, partition in partitions.items() for name in (own, *partition.aliases)]
@@ -148,6 +150,20 @@ def launch_options(command: Command) -> Command:
     return _give(command, _IN_AN_ALLOCATION)
 
 
+def compare_options(command: Command) -> Command:
+    """Give a click command the options of a request, with as many sites and partitions as are to be compared."""
+    several = {"site": ("--site", "-s"), "partition": ("--partition", "-p", "--queue", "-q")}
+    for name, words in several.items():
+        completed = _complete_site if name == "site" else _complete_partition
+        text = (
+            "Site profile, by name or file (repeatable)."
+            if name == "site"
+            else "Partition or SITE:PARTITION (repeatable)."
+        )
+        command = _option(*words, multiple=True, shell_complete=completed, help=text)[1](command)
+    return _give(command, [name for name in _OPTIONS if name not in several])
+
+
 def _give(command: Command, names: Iterable[str]) -> Command:
     command = _COMMAND(command)
     for name in reversed(list(names)):
@@ -155,14 +171,17 @@ def _give(command: Command, names: Iterable[str]) -> Command:
     return command
 
 
-def config_defaults() -> dict[str, Any]:
-    """Return what the config file says, ./hpclaunch.yaml or else the user's. Raises ProfileError with every mistake."""
+def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what the config file says, ./hpclaunch.yaml or else the user's; of `several` the command takes many.
+
+    Raises ProfileError with every mistake.
+    """
     for path in (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml"):
         if path.is_file():
             values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request))
             if "env" in values:
                 values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
-            return values
+            return values | {name: [values[name]] for name in several if name in values}
     return {}
 
 
@@ -173,11 +192,24 @@ def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = Fal
     """
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
-    values["site"] = values["site"] or _site_of_this_host()
+    values["site"] = values["site"] or site_of_this_host()
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
     return _request(ctx, values), profile
+
+
+def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
+    """Return the request that is to be compared, its site and partition left open.
+
+    At several sites what belongs to one of them counts from the command line alone; `sized`, so do the sizes.
+    """
+    open_ones = (*(_SITE_BOUND if several else ()), *(("nodes", "gpus_per_node") if sized else ()))
+    for name in ("nodes", "gpus_per_node"):
+        if sized and _typed(ctx, name):
+            raise click.UsageError(f"give --gpus, or --{name.replace('_', '-')}: one follows from the other", ctx)
+    values |= {name: None for name in open_ones if name in values and not _typed(ctx, name)}
+    return _request(ctx, values)
 
 
 def _request(ctx: click.Context, values: dict[str, Any]) -> Request:
@@ -213,7 +245,8 @@ def _matching_host() -> str | None:
     return next(filter(None, map(site.match_host, hosts)), None)
 
 
-def _site_of_this_host() -> str:
+def site_of_this_host() -> str:
+    """Return the name of the profile that knows this host. Raises HpclaunchError where none does."""
     import socket
 
     if (name := _matching_host()) is None:
