@@ -24,6 +24,7 @@ def max_cost(plan: Plan) -> Iterator[Found]:
             yield Found(
                 f"{most:g} cannot be promised: what an hour costs in {where} is not known, "
                 "its profile has neither `charge` nor `free`",
+                key,
                 warns=True,
             )
         return

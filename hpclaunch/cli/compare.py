@@ -14,7 +14,7 @@ import click
 
 from hpclaunch import compare, paths, site
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options, compared_request, site_of_this_host
+from hpclaunch.cli.options import compare_options, compared_request, site_of_this_host, with_links
 from hpclaunch.compare import Column
 from hpclaunch.plan import Plan
 
@@ -44,7 +44,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         [(at, partition) for at, partition in pairs if at is not None],
         [partition for at, partition in pairs if at is None],
     )
-    columns = [compare.column(place, request, gpus) for place in found]
+    columns = [compare.column(place, with_links(place.profile, request), gpus) for place in found]
     scripts = [_script(one.plan) if diff and one.plan and one.fits else None for one in columns]
     if as_json:
         told = [
