@@ -24,7 +24,7 @@ def test_a_job_that_is_fine_shows_its_plan(cli):
     assert lines["partition"] == "gpuvolta"
     assert lines["walltime"] == "01:30:00"
     assert "gpus per node   4\n" in result.stdout
-    assert "cost at most    432 SU\n" in result.stdout
+    assert "cost at most    432 SU = 3 SU x " in result.stdout
     assert result.stdout.endswith("command         python train.py\n")
 
 

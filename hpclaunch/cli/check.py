@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -25,6 +26,10 @@ def check_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, findings = consider(profile, request)
+    if plan and sys.stderr.isatty():
+        from hpclaunch.cli.price import tell_grant
+
+        tell_grant(plan)
     words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + findings, as_json)
 
@@ -71,7 +76,7 @@ def rows(plan: Plan) -> list[tuple[str, Any]]:
         ("jobfs_gb", plan.nodes * (plan.jobfs_gb_per_node or 0) or None),
         ("walltime", plan.walltime),
         ("max_attempts", plan.max_attempts),
-        ("cost_at_most", str(plan.cost) if plan.cost else None),
+        ("cost_at_most", plan.cost.explained if plan.cost else None),
         ("modules", plan.modules),
         ("storage", plan.storage),
         ("command", plan.command),
