@@ -233,6 +233,39 @@ def test_own_profile_through_extends(lines, work):
     assert not any(line["text"].startswith("umask") for line in said)
 
 
+def test_why_a_file_system_is_named(lines, work, tmp_path):
+    """Each file system that a job names is told with the path that needs it, through a link too, or with who asked."""
+    disk = tmp_path / "disk"
+    for name in ("aa1", "bb2", "cc3"):
+        (disk / name / "data").mkdir(parents=True)
+    Path("link").symlink_to(disk / "aa1" / "data")
+    Path("own.yaml").write_text(f"extends: gadi\ntitle: Own\nmodule_paths: []\nstorage_roots: {{{disk}: gdata}}\n")
+    words = [
+        "-s",
+        "own.yaml",
+        "-A",
+        "ab12",
+        "--storage",
+        "gdata/dd4",
+        "--env",
+        f"OUT={disk}/bb2",
+        "--venv",
+        f"{disk}/cc3",
+    ]
+    said = lines(*words, "--", "python", "train.py", "link/x")
+    (line,) = [line for line in said if line["text"].startswith("#PBS -l storage")]
+    assert set(line["text"].partition("=")[2].split("+")) == {
+        f"gdata/{name}" for name in ("dk92", "aa1", "bb2", "cc3", "dd4")
+    }
+    formulas = [origin["formula"] for origin in line["origins"] if origin["formula"]]
+    assert f"gdata/aa1, for link/x, which leads to {disk}/aa1/data/x" in formulas
+    assert f"gdata/bb2, for {disk}/bb2" in formulas
+    assert f"gdata/cc3, for {disk}/cc3" in formulas
+    where = {(origin["where"], str(origin["value"])) for origin in line["origins"]}
+    assert {("--storage", "gdata/dd4"), ("--env", str({"OUT": f"{disk}/bb2"})), ("--venv", f"{disk}/cc3")} < where
+    assert ("--storage", "gdata/aa1") not in where
+
+
 def test_a_key_from_a_yaml_anchor_has_the_nearest_line(lines, work):
     """A value that came by YAML's << is told with the line of the mapping that takes it in."""
     Path("own.yaml").write_text(

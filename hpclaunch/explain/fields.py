@@ -15,6 +15,7 @@ from hpclaunch.explain.origin import Origin, profile_origin
 from hpclaunch.explain.said import computed
 from hpclaunch.explain.sizes import Sizes
 from hpclaunch.site import Qos
+from hpclaunch.storage import as_named, named_by
 
 UNKNOWN = "by a rule that is not explained here"
 
@@ -81,6 +82,8 @@ class Fields(Sizes):
         qos = self.plan.qos
         if qos is None:
             return []
+        if qos not in self.partition.qos:
+            return self.asked("qos")
         number = self.partition.qos.index(qos)
         place = profile_origin(self.layers, ("partitions", self.plan.partition_name, "qos", number))
         if given := self.asked("qos"):
@@ -128,14 +131,49 @@ class Fields(Sizes):
         return self.profile(("directives",), item) + (self.asked("directive", bare[item]) if item in bare else [])
 
     def _storage(self, item: Any) -> list[Origin]:
-        items = self.plan.storage if item is None else [item]
+        names = self.plan.storage if item is None else [item]
+        return [origin for name in names for origin in self._named(name) or self._touched(name) or self._unknown(name)]
+
+    def _named(self, name: str) -> list[Origin]:
+        """Return where a file system was asked for."""
+        found = [entry for entry in self.site.storage if as_named(self.site, entry) == name]
+        asked = [entry for entry in self.request.storage if as_named(self.site, entry) == name]
         return [
-            origin
-            for name in items
-            for origin in self.profile(("storage",), name)
-            or self.asked("storage", name)
-            or [computed("storage", f"{name}, {UNKNOWN}", name)]
+            *(origin for entry in found for origin in self.profile(("storage",), entry)),
+            *self._led_to(name),  # which the request names among what a person asked for
+            *(origin for entry in asked for origin in self.asked("storage", entry) if not self._led_to(name)),
         ]
+
+    def _led_to(self, name: str) -> list[Origin]:
+        """Return which path of the request leads to a file system through links."""
+        for path, target in self.request.links.items():
+            if name in named_by(self.site, None, [target]):
+                start = "the working folder" if path == "." else path
+                return [computed("storage", f"{name}, for {start}, which leads to {target}", name)]
+        return []
+
+    def _touched(self, name: str) -> list[Origin]:
+        """Return which path of the job lies on a file system, and who gave that path."""
+        datasets = ("datasets",) if self.plan.workload == "mnist" else ()
+        spoken = [
+            *((("request", key), getattr(self.request, key)) for key in ("command", "setup", "env", "venv")),
+            *((("site", key), getattr(self.site, key)) for key in ("module_paths", "setup", "env", *datasets)),
+        ]
+        for place, value in spoken:
+            for entry, text in _entries(value):
+                if name in named_by(self.site, None, [text]):
+                    return [computed("storage", f"{name}, for {text}", name), *self.of(place, entry)]
+        return []
+
+    def _unknown(self, name: str) -> list[Origin]:
+        return [computed("storage", f"{name}, {UNKNOWN}", name)]
+
+
+def _entries(value: Any) -> list[tuple[Any, str]]:
+    """Return a value's items, each with its text."""
+    if isinstance(value, dict):
+        return list(value.items())
+    return [(item, item) for item in value] if isinstance(value, list) else [(None, value or "")]
 
 
 def _limits(qos: Qos) -> str:

@@ -109,7 +109,7 @@ class Sizes(Said):
         most, cpus, cores = getattr(self.partition, key), self.plan.cpus_per_node, self.partition.cores_per_node
         if not most:
             return []
-        share = cpus / cores if cores else 1
+        share = min(cpus / cores, 1) if cores else 1
         value = max(math.floor(share * most), 1)
         why = self.of_partition(key) + self.profile((asked,))
         if share == 1 and value == most == getattr(self.plan, field):
@@ -123,7 +123,7 @@ class Sizes(Said):
 
     def jobfs_gb_per_node(self) -> list[Origin]:
         """Explain a node's local disk."""
-        return self._part("jobfs_gb_per_node", "jobfs_gb_per_node", "ask_jobfs")
+        return self.asked("jobfs_gb") or self._part("jobfs_gb_per_node", "jobfs_gb_per_node", "ask_jobfs")
 
     def world_size(self) -> list[Origin]:
         """Explain the ranks of the job."""
