@@ -120,7 +120,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def price(self) -> str:
         """Say what the job costs at most; nothing where that is not known."""
-        return f"at most {self.cost}" if self.cost else "free of charge" if self.partition.free else ""
+        if self.cost is None:
+            return "free of charge" if self.partition.free else ""
+        return f"at most {self.cost}" + (" (not confirmed)" if "charge" in self.partition.unconfirmed else "")
 
     def summary(self) -> str:
         """Return size, walltime and price on one line."""

@@ -143,7 +143,9 @@ def test_prices_that_are_none(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     words = ("-p", "jean-zay:prepost", "-p", "pbs:workq", "-p", "gadi:copyq")
     text = cli("compare", *words, "--", "true").stdout
-    assert re.search(r"^price +not known +at most 2 SU$", text.replace("free of charge", ""), re.MULTILINE)
+    assert re.search(
+        r"^price +not known +at most 2 SU \(not confirmed\)$", text.replace("free of charge", ""), re.MULTILINE
+    )
     assert re.search(r"^price +free of charge ", text, re.MULTILINE)
 
 

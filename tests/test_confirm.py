@@ -20,16 +20,16 @@ DEAR = ("--site", "gadi-here", "--nodes", "2", "-t", "10m", "--confirm-above", "
 ASKED = "hpclaunch: at most 48 SU = 3 SU x 0.166667 h x max(96 cpus, 760 GB / 7.95833 GB), above 10 (confirm_above)"
 
 
-def at_terminal(*words: object, answer: bytes, code: int) -> tuple[str, str]:
+def at_terminal(*words: object, answer: bytes, code: int, command: str = "submit") -> tuple[str, str]:
     """Submit with stdin and stderr at a terminal, as in `job=$(hpclaunch submit ...)`; return stdout and the talk.
 
     The answer is typed once the question is there.
     """
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "hpclaunch", "submit", *map(str, words), "--", "true"]
+    line = [sys.executable, "-m", "hpclaunch", command, *map(str, words), "--", "true"]
     talk = b""
     streams = {"stdin": slave, "stderr": slave, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **streams, text=True, preexec_fn=own_terminal) as process:  # noqa: PLW1509
+    with subprocess.Popen(line, **streams, text=True, preexec_fn=own_terminal) as process:  # noqa: PLW1509
         os.close(slave)
         end = time.monotonic() + 30
         while time.monotonic() < end:
@@ -177,3 +177,26 @@ def test_scripts_do_not_ask_for_the_grant(qsub, tmp_path, monkeypatch):
     grant(tmp_path, monkeypatch, "echo 'Avail: 5 SU'")
     call("submit", *DEAR, "--", "true")
     assert not Path("asked").exists()
+
+
+def test_check_tells_what_is_left(qsub, tmp_path, monkeypatch):
+    """On a terminal `check` says what the project has left, on stderr; elsewhere it calls nothing."""
+    qsub()
+    grant(tmp_path, monkeypatch, "echo 'Avail: 1.5 KSU'")
+    words = DEAR[:-2]
+    stdout, talk = at_terminal(*words, answer=b"", code=0, command="check")
+    assert talk == "hpclaunch: ab12 has 1,500 SU left\n"
+    assert "cost at most    48 SU = 3 SU x 0.166667 h x max(96 cpus, 760 GB / 7.95833 GB)\n" in stdout
+    Path("asked").unlink()
+    call("check", *words, "--", "true")
+    assert not Path("asked").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_streams_are_no_terminal(qsub, closed):
+    """A submission from a daemon that has closed its streams goes through."""
+    qsub()
+    words = " ".join([sys.executable, "-m", "hpclaunch", "submit", *map(str, DEAR), "--", "true"])
+    done = subprocess.run(["bash", "-c", f"{words} {closed}"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+\.\S+\n", done.stdout)

@@ -167,6 +167,8 @@ def test_price_is_told_on_stderr_and_in_the_script(cli):
     free = cli("render", "--site", "jean-zay", "-p", "prepost", "-A", "abc@cpu", "--", "true")
     assert free.stdout.splitlines()[1].endswith(", walltime 01:00:00, free of charge")
     assert "free" not in cli("render", "--site", "local", "--", "true").stderr
+    unsure = cli("render", "--site", "gadi", "-q", "copyq", "-A", "ab12", "--", "true")
+    assert unsure.stdout.splitlines()[1].endswith(", walltime 01:00:00, at most 2 SU (not confirmed)")
     assert "at most" not in cli("render", "--site", "pbs", "--", "true").stderr
 
 

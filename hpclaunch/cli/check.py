@@ -26,7 +26,7 @@ def check_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, findings = consider(profile, request)
-    if plan and sys.stderr.isatty():
+    if plan and sys.stderr and sys.stderr.isatty():
         from hpclaunch.cli.price import tell_grant
 
         tell_grant(plan)

@@ -163,16 +163,28 @@ def launch_options(command: Command) -> Command:
 
 def compare_options(command: Command) -> Command:
     """Give a click command the options of a request, with as many sites and partitions as are to be compared."""
-    several = {"site": ("--site", "-s"), "partition": ("--partition", "-p", "--queue", "-q")}
-    for name, words in several.items():
-        completed = _complete_site if name == "site" else _complete_partition
-        text = (
-            "Site profile, by name or file (repeatable)."
-            if name == "site"
-            else "Partition or SITE:PARTITION (repeatable)."
-        )
-        command = _option(*words, multiple=True, shell_complete=completed, help=text)[1](command)
-    return _give(command, [name for name in _OPTIONS if name not in several])
+    several = [
+        _option(
+            "--site",
+            "-s",
+            multiple=True,
+            shell_complete=_complete_site,
+            help="Site profile, by name or file (repeatable).",
+        ),
+        _option(
+            "--partition",
+            "-p",
+            "--queue",
+            "-q",
+            multiple=True,
+            shell_complete=_complete_partition,
+            help="Partition, or SITE:PARTITION (repeatable).",
+        ),
+    ]
+    command = _give(command, [name for name in _OPTIONS if name not in dict(several)])
+    for _, option in reversed(several):
+        command = option(command)
+    return command
 
 
 def _give(command: Command, names: Iterable[str]) -> Command:

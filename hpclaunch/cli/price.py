@@ -45,4 +45,4 @@ def confirm(plan: Plan, yes: bool) -> None:
 
 def at_terminal() -> bool:
     """Tell whether a person can be asked: stdin and stderr are terminals."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
