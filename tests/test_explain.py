@@ -339,7 +339,8 @@ def test_for_people(cli, work):
     notes = [line for line in shown if line.startswith(27 * " ")]
     assert [line[26:] for line in shown if line not in notes] == plain.splitlines()
     assert max(map(len, notes)) <= 120
-    where = shown.index("gadi.sh.j2:10             #PBS -l mem=760GB")
+    place = f"gadi.sh.j2:{line_of(paths.shipped('templates') / 'gadi.sh.j2', '-l mem=')}"
+    where = shown.index(f"{place:25} #PBS -l mem=760GB")
     gadi = paths.shipped("site_profiles") / "gadi.yaml"
     assert [line.strip() for line in shown[where + 1 : where + 5]] == [
         "<- 2 nodes x 380 GB a node = 760",
