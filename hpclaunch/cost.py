@@ -1,8 +1,6 @@
-"""What a job costs at most: the site's charge for the whole walltime."""
+"""What a job costs at most: the site's charge for the whole walltime, and how it comes about."""
 
 from __future__ import annotations
-
-import math
 
 from msgspec import Struct
 
@@ -10,19 +8,32 @@ from hpclaunch.site import Partition
 
 
 class Cost(Struct, frozen=True):
-    """An amount in the site's own unit."""
+    """An amount in the site's own unit, and its formula."""
 
     amount: float
     unit: str
+    formula: str = ""
 
     def __str__(self) -> str:
         return f"{self.amount:,.2f}".rstrip("0").rstrip(".") + f" {self.unit}"
 
+    @property
+    def explained(self) -> str:
+        """Return the amount with its formula: `716.23 SU = 3 SU x 5 h x max(12 cpus, 380 GB / 7.95833 GB)`."""
+        return f"{self} = {self.formula}" if self.formula else str(self)
+
 
 def job_cost(
-    partition: Partition, *, nodes: int, gpus_per_node: int, cpus_per_node: int, mem_gb: float, seconds: int
+    partition: Partition,
+    *,
+    nodes: int,
+    gpus_per_node: int,
+    cpus_per_node: int,
+    mem_gb: float,
+    seconds: int,
+    attempts: int = 1,
 ) -> Cost | None:
-    """Return the cost of a job that runs for `seconds`, or None where the partition is free or its price unknown.
+    """Return the cost of a job that runs for `seconds` in each attempt, None where it is free or its price unknown.
 
     Per core (Gadi): rate x hours x max(cores, memory / memory per core), opus.nci.org.au pageId=236880942.
     Per GPU (Jean-Zay): a larger share of a node's cores than of its GPUs counts as GPUs, IDRIS "heures-calcul".
@@ -31,12 +42,37 @@ def job_cost(
     charge = partition.charge
     if charge is None:
         return None
-    units: float
     if charge.per == "core":
-        units = nodes * cpus_per_node
-        if charge.mem_gb_per_core:
-            units = max(units, mem_gb / charge.mem_gb_per_core)
+        units, said = _cores(nodes * cpus_per_node, mem_gb, charge.mem_gb_per_core)
     else:
-        share = cpus_per_node / (partition.cores_per_node or cpus_per_node)
-        units = nodes * max(gpus_per_node, math.ceil(share * partition.gpus_per_node))
-    return Cost(round(charge.rate * units * seconds / 3600, 2), charge.unit)
+        units, said = _gpus(partition, nodes, gpus_per_node, cpus_per_node)
+    factors = [
+        f"{charge.rate:g} {charge.unit}" if charge.rate != 1 else "",
+        f"{attempts} attempts" if attempts > 1 else "",
+        f"{seconds / 3600:.6g} h",
+        said,
+    ]
+    amount = round(charge.rate * units * attempts * seconds / 3600, 2)
+    return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
+
+
+def _cores(cpus: int, mem_gb: float, mem_gb_per_core: float | None) -> tuple[float, str]:
+    """Count the cores that are charged: the job's, or those that its memory amounts to."""
+    if not (mem_gb and mem_gb_per_core):
+        return cpus, _count(cpus, "cpu")
+    said = f"max({_count(cpus, 'cpu')}, {mem_gb:.6g} GB / {mem_gb_per_core:.6g} GB)"
+    return max(cpus, mem_gb / mem_gb_per_core), said
+
+
+def _gpus(partition: Partition, nodes: int, gpus: int, cpus: int) -> tuple[int, str]:
+    """Count the GPUs that are charged: the job's, or those whose cores it takes, a part of one as a whole."""
+    cores = partition.cores_per_node or cpus
+    taken = -(-cpus * partition.gpus_per_node // cores)
+    said = _count(gpus, "GPU")
+    if taken > gpus:
+        said = f"max({said}, {cpus} of {cores} cpus = {_count(taken, 'GPU')})"
+    return nodes * max(gpus, taken), f"{nodes} nodes x {said}" if nodes > 1 else said
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -10,11 +10,15 @@ from pathlib import PurePath
 from msgspec import Struct, structs
 
 from hpclaunch import checks, walltime
+from hpclaunch.checks import Finding
+from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
+from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
-from hpclaunch.errors import RequestError, did_you_mean
+from hpclaunch.errors import RequestError
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.request import Request, quote
+from hpclaunch.request import Request
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
+from hpclaunch.storage import as_named, named_by
 
 _ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
 HOST_VARIABLES = {
@@ -39,6 +43,8 @@ HOST_VARIABLES = {
     ],
 }
 _MNIST = "mnist"  # what runs where nothing is asked for
+# The options whose words may mean nothing at a site, by the check that says so.
+_WORDS = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -111,6 +117,13 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Return the python that runs the command, so that torchrun is run by the same one."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
 
+    @property
+    def price(self) -> str:
+        """Say what the job costs at most; nothing where that is not known."""
+        if self.cost is None:
+            return "free of charge" if self.partition.free else ""
+        return f"at most {self.cost}" + (" (not confirmed)" if "charge" in self.partition.unconfirmed else "")
+
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         parts = [
@@ -126,8 +139,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.site.scheduler != "local" and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
-        if self.cost:
-            parts.append(f"at most {self.cost}")
+        if self.price and self.site.scheduler != "local":
+            parts.append(self.price)
         return ", ".join(parts)
 
 
@@ -136,13 +149,36 @@ def make_plan(profile: Profile, request: Request) -> Plan:
 
     Raises RequestError with every refusal at once, each with the numbers and what would be right.
     """
+    plan, findings = consider(profile, request)
+    refusals = [str(finding) for finding in findings if finding.refuses]
+    if plan is None or refusals:
+        raise RequestError(*refusals)
+    return plan
+
+
+def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
+    """Return the plan of a request and all that is to be said of it, refusals and warnings alike.
+
+    The plan is there also where a finding refuses it; it is None where a word of the request means nothing here.
+    The rest of such a request is checked all the same, so that everything is said at once.
+    """
+    findings = list(checks.request_findings(profile, request))
+    wrong = {finding.check for finding in findings}
+    left_open = {option: None for name in wrong for option in _WORDS[name]}
+    plan = _plan(profile, structs.replace(request, **left_open))
+    findings += checks.plan_findings(profile, plan, anywhere="partition" in wrong)
+    if wrong:
+        return None, findings
+    warnings = [str(finding) for finding in findings if not finding.refuses]
+    return structs.replace(plan, warnings=warnings), findings
+
+
+def _plan(profile: Profile, request: Request) -> Plan:
+    """Fill every number, whatever the site may think of it; each word of the request is known to mean something."""
     site = profile.site
     wanted = request.partition or site.default_partition
-    found = site.find_partition(wanted) or ((wanted, Partition()) if site.any_partition else None)
-    if found is None:
-        raise RequestError(f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}")
-    partition_name, partition = found
-    seconds = _seconds("walltime", request.walltime or site.default_walltime)
+    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
+    seconds = walltime.parse(request.walltime or site.default_walltime)
     max_attempts = request.max_attempts or site.max_attempts
 
     nodes = request.nodes or 1
@@ -155,15 +191,19 @@ def make_plan(profile: Profile, request: Request) -> Plan:
         cpus = tasks * cpus_per_task
     else:
         cpus = whole or max(offered, tasks)
-    share = cpus / partition.cores_per_node if partition.cores_per_node else 1
+    share = min(cpus / partition.cores_per_node, 1) if partition.cores_per_node else 1
     mem = request.mem_gb or (
         _part(share, partition.default_mem_gb_per_node or partition.mem_gb_per_node) if site.ask_memory else None
     )
-    jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
+    jobfs = (
+        request.jobfs_gb or _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node)
+        if site.ask_jobfs
+        else None
+    )
     exclusive = site.multi_node == "exclusive" and nodes > 1
-    program = str(_workload(request))
+    program = str(WORKLOADS[request.workload or _MNIST])
     command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
-    plan = Plan(
+    return Plan(
         name=profile.name,
         site=site,
         request=request,
@@ -181,8 +221,8 @@ def make_plan(profile: Profile, request: Request) -> Plan:
         mem_gb_per_node=mem,
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
-        modules=partition.modules + (request.module or site.modules),
-        storage=list(dict.fromkeys(site.storage + request.storage)),
+        modules=list(dict.fromkeys(partition.modules + (request.module or site.modules))),
+        storage=_storage(site, request, command),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
         command=command,
         cost=job_cost(
@@ -191,35 +231,12 @@ def make_plan(profile: Profile, request: Request) -> Plan:
             gpus_per_node=partition.gpus_per_node if exclusive else gpus,
             cpus_per_node=cpus,
             mem_gb=nodes * (mem or 0),
-            seconds=seconds * max_attempts,
+            seconds=seconds,
+            attempts=max_attempts,
         ),
         max_attempts=max_attempts,
-        warn_seconds=_seconds("warn-before", request.warn_before or site.warn_before),
+        warn_seconds=walltime.parse(request.warn_before or site.warn_before),
     )
-    findings = list(checks.findings(plan))
-    if refusals := [finding.message for finding in findings if finding.refuses]:
-        raise RequestError(*refusals)
-    return structs.replace(plan, warnings=[finding.message for finding in findings])
-
-
-def _workload(request: Request) -> PurePath:
-    """Return the file of the bundled workload that is asked for, or would be without a command."""
-    name = request.workload or _MNIST
-    if name not in WORKLOADS:
-        raise RequestError(f"no workload {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
-    if request.command and request.workload:
-        raise RequestError(
-            f"give a COMMAND or --workload {name}, not both; "
-            f"to give it arguments, make it the COMMAND: -- python {quote(str(WORKLOADS[name]))} ..."
-        )
-    return WORKLOADS[name]
-
-
-def _seconds(option: str, text: str) -> int:
-    try:
-        return walltime.parse(text)
-    except ValueError as error:
-        raise RequestError(f"{option}: {error}") from None
 
 
 def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
@@ -246,16 +263,30 @@ def _part(share: float, whole: float | None) -> int | None:
 def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
     """Return the QoS asked for, else the first that the job fits."""
     if wanted is not None:
-        for qos in partition.qos:
-            if qos.name == wanted:
-                return qos
-        known = did_you_mean(wanted, [qos.name for qos in partition.qos])
-        raise RequestError(f"no QoS {wanted!r} for this partition{known}")
+        return known_qos(partition, wanted) or unlisted_qos(wanted)
     for qos in partition.qos:
-        limits = checks.qos_limits(qos, seconds, gpus, cores)
+        limits = qos_limits(qos, seconds, gpus, cores)
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
             return qos
     return None
+
+
+def _storage(site: Site, request: Request, command: list[str]) -> list[str]:
+    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch."""
+    shown = not request.command and request.workload in (None, _MNIST)
+    touched = [
+        *site.module_paths,
+        *site.setup,
+        *site.env.values(),
+        *(site.datasets.values() if shown else ()),
+        *command,
+        *request.setup,
+        *request.env.values(),
+        request.venv or "",
+        *request.links.values(),
+    ]
+    asked = [as_named(site, name) for name in site.storage + request.storage]
+    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
 
 
 def _job_name(command: list[str]) -> str:
@@ -263,7 +294,7 @@ def _job_name(command: list[str]) -> str:
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
-    return f"{name}-job" if name in checks.HIDES_SLURM else name
+    return f"{name}-job" if name in HIDES_SLURM else name
 
 
 def _bare_directive(line: str) -> str:

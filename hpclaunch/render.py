@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,9 +40,10 @@ class Cache(jinja2.FileSystemBytecodeCache):
             super().dump_bytecode(bucket)
 
 
-def render(plan: Plan, cache: Cache | None = None) -> str:
+def render(plan: Plan, cache: Cache | None = None, kind: Callable[..., jinja2.Environment] = jinja2.Environment) -> str:
     """Return the job script of `plan`; the same plan gives the same bytes.
 
+    `kind` makes the environment, for one that sees more than the text.
     Raises TemplateError where the template is missing or broken.
     """
     wanted = plan.request.template or plan.site.template or plan.site.scheduler
@@ -50,7 +52,7 @@ def render(plan: Plan, cache: Cache | None = None) -> str:
         folders.insert(0, str(Path(wanted).resolve().parent))
         wanted = Path(wanted).name
     name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
-    environment = jinja2.Environment(
+    environment = kind(
         # A template of a person's own wins over a shipped one and reaches it as "builtin/NAME".
         loader=jinja2.ChoiceLoader(
             [
@@ -63,7 +65,7 @@ def render(plan: Plan, cache: Cache | None = None) -> str:
         bytecode_cache=cache,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - shell, not HTML; the filter `sh` quotes
+        autoescape=False,  # shell, not HTML; the filter `sh` quotes
     )
     environment.filters.update(sh=quote, path=_path, expand=_expand)
     try:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, ValidationError, convert
 
 from hpclaunch.errors import RequestError
-from hpclaunch.site import Count, Launcher, Line, Record, Variable, Word
+from hpclaunch.site import Count, Launcher, Line, Price, Record, Variable, Word
 from hpclaunch.yamlfile import mistakes
 
 # What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
@@ -14,6 +14,7 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
+_NOT_SAID = ("command", "links", "max_cost", "confirm_above")  # whatever price is allowed, the script is the same
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,6 +30,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
     mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
@@ -40,15 +42,19 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
+    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
+    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     workload: Word | None = None
+    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[Text] = []
+    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""
         words = ["hpclaunch", "render"]
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "command" or value is None:
+            if name in _NOT_SAID or value is None:
                 continue
             if isinstance(value, dict):
                 value = [f"{key}={text}" for key, text in value.items()]
@@ -59,17 +65,21 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         return " ".join(map(quote, words))
 
 
-def make_request(values: dict[str, Any]) -> Request:
+def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that `values` make, by the names of its keys.
 
-    Raises RequestError with a line for each value that cannot be.
+    Raises RequestError with a line for each value that cannot be; where `mistaken` is given, such a value is left out
+    instead, and its option and what is wrong are added there.
     """
     values = {name: value for name, value in values.items() if value not in (None, (), [], {})}
     try:
         return convert(values, Request)
     except ValidationError:
-        found = mistakes(values, Request)
-        raise RequestError(*(f"--{str(key[0]).replace('_', '-')}: {message}" for key, message in found)) from None
+        found = [(str(key[0]), message) for key, message in mistakes(values, Request)]
+        if mistaken is None:
+            raise RequestError(*(f"--{name.replace('_', '-')}: {message}" for name, message in found)) from None
+    mistaken += found
+    return make_request({name: value for name, value in values.items() if name not in dict(found)})
 
 
 def quote(word: str) -> str:

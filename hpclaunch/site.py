@@ -1,6 +1,7 @@
 """The site profile: a machine and its rules as people write them in YAML, and where it is found."""
 
 import datetime
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +15,7 @@ from hpclaunch.yamlfile import Document, Key, convert, locate
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
+Price = Annotated[float, Meta(ge=0, lt=1e12)]
 Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", extra={"rule": "one line of text"})]
 Word = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
@@ -29,6 +31,7 @@ Walltime = Annotated[
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
+_SHIPPED = (paths.PACKAGE, paths.PACKAGE.parent)
 ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
 
 
@@ -47,6 +50,16 @@ class Charge(Record, frozen=True, kw_only=True):
     ] = None
 
 
+class Grant(Record, frozen=True, kw_only=True):
+    """How the site tells what is left to an account."""
+
+    command: Annotated[
+        list[Line],
+        Meta(min_length=1, description="The command, word by word; {account}, and {project} without its @suffix."),
+    ]
+    remaining: Annotated[Line, Meta(description="What stands before the number that is left, a regular expression.")]
+
+
 class Tier(Record, frozen=True, kw_only=True):
     """The longest walltime up to a size; the sizes rise from one tier to the next."""
 
@@ -61,6 +74,10 @@ class Qos(Record, frozen=True, kw_only=True):
     max_walltime: Walltime
     max_gpus: Annotated[Count | None, Meta(description="GPUs of one job, at most.")] = None
     max_cores: Annotated[Count | None, Meta(description="Cores of one job, at most.")] = None
+    disputed_max_gpus: Annotated[
+        Count | None, Meta(description="The largest max_gpus that any source gives, where they disagree.")
+    ] = None
+    max_jobs: Annotated[Count | None, Meta(description="Jobs of one person, an array's among them, at most.")] = None
     default: Annotated[bool, Meta(description="What a job gets that names none, so no directive is needed.")] = False
     automatic: Annotated[bool, Meta(description="May be chosen for a job that does not name it.")] = True
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn.")] = []
@@ -77,6 +94,9 @@ class Partition(Record, frozen=True, kw_only=True):
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
     gpu: Annotated[Line | None, Meta(description="The GPU's model.")] = None
+    compute_capability: Annotated[
+        Amount | None, Meta(description="The GPU's, as NVIDIA numbers them; bf16 needs 8.0.")
+    ] = None
     cpus_per_gpu: Annotated[Count | None, Meta(description="Cores that come with each GPU.")] = None
     cpus_per_gpu_exact: Annotated[bool, Meta(description="A job must ask for just that many per GPU.")] = False
     mem_gb_per_node: Annotated[Amount | None, Meta(description="Memory that jobs may use on a node.")] = None
@@ -93,8 +113,20 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
-    internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
+    free: Annotated[
+        bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")
+    ] = False
+    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: as the site's).")] = None
+    hint: Annotated[Line | None, Meta(description="Said to whoever asks for this partition by name.")] = None
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
+
+
+class RefusedDirective(Record, frozen=True, kw_only=True):
+    """Directives that a site does not take."""
+
+    pattern: Annotated[Line, Meta(description="A regular expression, searched in what follows #PBS or #SBATCH.")]
+    why: Annotated[Line, Meta(description="What is wrong with it, and what would be right.")]
+    warns: Annotated[bool, Meta(description="Warns and does not refuse.")] = False
 
 
 class Site(Record, frozen=True, kw_only=True):
@@ -118,6 +150,9 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
+    grant: Grant | None = None
+    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
     multi_node: Annotated[
         Literal["shared", "whole", "exclusive"],
         Meta(
@@ -130,6 +165,26 @@ class Site(Record, frozen=True, kw_only=True):
     )
     ask_jobfs: Annotated[bool, Meta(description="Ask for node-local disk in every job.")] = False
     storage: Annotated[list[Word], Meta(description="File systems that a job must name to see them.")] = []
+    storage_roots: Annotated[
+        dict[Line, Word],
+        Meta(description="What a path below one of these names, by its next folder: /g/data: gdata makes gdata/ab12."),
+    ] = {}
+    storage_given: Annotated[
+        list[Line], Meta(description="File systems that every job sees unnamed; {account} is whom it charges.")
+    ] = []
+    home_gb: Annotated[Amount | None, Meta(description="What a home folder holds, where that is little.")] = None
+    expiring: Annotated[
+        dict[Line, Count], Meta(description="Folders whose unused files are removed, after so many days.")
+    ] = {}
+    only_on: Annotated[dict[Line, list[Word]], Meta(description="Folders that only these partitions see.")] = {}
+    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: not known).")] = None
+    memory_follows_cpus: Annotated[bool, Meta(description="Memory comes with the cores; a job asks for none.")] = False
+    removed_commands: Annotated[
+        dict[Word, Line], Meta(description="Commands that are gone, and what to use instead.")
+    ] = {}
+    refused_directives: Annotated[
+        list[RefusedDirective], Meta(description="Directives that the site does not take.")
+    ] = []
     module_paths: Annotated[list[Line], Meta(description="Folders for `module use`.")] = []
     module_purge: bool = False
     modules: Annotated[list[Line], Meta(description="Loaded where the request names none.")] = []
@@ -145,10 +200,15 @@ class Site(Record, frozen=True, kw_only=True):
         bool, Meta(description="A partition that is not listed may be named too; nothing is limited in any of them.")
     ] = False
     arrays: Annotated[bool, Meta(description="Takes job arrays.")] = True
+    max_array: Annotated[Count | None, Meta(description="Jobs of one array, at most.")] = None
+    rerunnable: Annotated[
+        bool, Meta(description="Jobs may run again unless they say otherwise; PBS makes arrays of such alone.")
+    ] = True
     poll: Annotated[
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition that goes by `name`, with its own name."""
@@ -161,6 +221,12 @@ class Site(Record, frozen=True, kw_only=True):
         """Name the values that are right alone and wrong together."""
         if self.default_partition not in self.partitions:
             yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
+        yield from _unknown(self.unconfirmed, Site, ("unconfirmed",))
+        if self.grant and (wrong := _no_pattern(self.grant.remaining)):
+            yield ("grant", "remaining"), wrong
+        for i, refused in enumerate(self.refused_directives):
+            if wrong := _no_pattern(refused.pattern):
+                yield ("refused_directives", i, "pattern"), wrong
         owners: dict[str, str] = {}
         for name, partition in self.partitions.items():
             for word in (name, *partition.aliases):
@@ -178,8 +244,7 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
         yield ("cpus_per_gpu",), "a node without GPUs (gpus_per_node) has no cpus per GPU"
     if partition.gpu and not gpus:
         yield ("gpu",), "names a GPU, but gpus_per_node is 0"
-    if partition.charge and partition.charge.per == "gpu" and not gpus:
-        yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    yield from _charge_mistakes(partition)
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
         most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
         if usual and (not most or usual > most):
@@ -187,6 +252,8 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
         yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
     sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
+    if partition.compute_capability and not gpus:
+        yield ("compute_capability",), "a node without GPUs (gpus_per_node) has none"
     if sizes != sorted(set(sizes)):
         yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
     if len(names := [q.name for q in partition.qos]) != len(set(names)):
@@ -194,6 +261,22 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     for i, qos in enumerate(partition.qos):
         yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
     yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+
+
+def _charge_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+    if partition.charge and partition.charge.per == "gpu" and not partition.gpus_per_node:
+        yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    if partition.charge and partition.free:
+        yield ("free",), "has a charge: leave one of them out"
+
+
+def _no_pattern(text: str) -> str | None:
+    """Say why `text` is no regular expression, None where it is one."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        return f"no regular expression: {error}"
+    return None
 
 
 def _unknown(names: list[str], model: type[Struct], key: Key) -> Iterator[tuple[Key, str]]:
@@ -208,6 +291,15 @@ class Profile(Struct, frozen=True):
     name: str
     layers: list[Document]
     site: Site
+
+    def where(self, key: Key) -> str:
+        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is. Shipped files go by name."""
+        for length in range(len(key), 0, -1):
+            for layer in self.layers:
+                if found := layer.find(key[:length]):
+                    shipped = layer.path.parent.name == "site_profiles" and layer.path.parent.parent in _SHIPPED
+                    return f"{layer.path.name if shipped else layer.path}:{found[1]}"
+        return ""
 
 
 def available() -> dict[str, Path]:

@@ -31,23 +31,34 @@ def talk(plan: Plan, quiet: bool) -> None:
 @click.command("render", context_settings=CONTEXT)
 @request_options
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
+@click.option("--explain", is_flag=True, help="Print where each line of the script comes from.")
+@click.option("--json", "as_json", is_flag=True, help="With --explain: for machines.")
 @quiet_option
 @click.pass_context
-def render_command(ctx: click.Context, /, output: Path | None, quiet: bool, **values: Any) -> None:
+def render_command(
+    ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any
+) -> None:
     """Print the job script of COMMAND; without one, of a bundled workload."""
     from hpclaunch.render import Cache, render
+
+    if as_json and not explain:
+        raise click.UsageError("--json goes with --explain: the script itself is text")
 
     request, profile = planned_request(ctx, values)
     plan = make_plan(profile, request)
     script = render(plan, Cache(paths.user_cache()))
     talk(plan, quiet)
-    if output is None:
+    if output is not None:
+        try:
+            output.write_text(script, encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
+    if explain:
+        from hpclaunch.cli.explain import show
+
+        show(ctx, plan, profile, script, as_json)
+    elif output is None:
         click.echo(script, nl=False)
-        return
-    try:
-        output.write_text(script, encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
 
 
 @click.command("run", context_settings=CONTEXT)

@@ -46,8 +46,10 @@ def _complete_site(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    chosen = ctx.params.get("site")
     try:
-        partitions = site.load(ctx.params.get("site") or _site_of_this_host()).site.partitions
+        sites = [chosen] if isinstance(chosen, str) else list(chosen or [site_of_this_host()])
+        partitions = {own: part for name in sites for own, part in site.load(name).site.partitions.items()}
     except HpclaunchError:
         return []
     names = [name for own, partition in partitions.items() for name in (own, *partition.aliases)]
@@ -59,7 +61,14 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
     return [name for name in paths.WORKLOADS if name.startswith(incomplete)]
 
 
+def _complete_check(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from hpclaunch.checks import CHECKS
+
+    return [name for name in CHECKS if name.startswith(incomplete)]
+
+
 _COUNT = click.IntRange(min=1)
+_PRICE = click.FloatRange(min=0)
 _OPTIONS = dict(
     [
         _option(
@@ -84,6 +93,7 @@ _OPTIONS = dict(
         _option("--tasks-per-node", type=_COUNT, help="Ranks on each node.  [default: one for each GPU]"),
         _option("--cpus-per-task", type=_COUNT, help="Cores for each rank.  [default: its share of the node]"),
         _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
+        _option("--jobfs-gb", type=_COUNT, help="Node-local disk per node in GB."),
         _option("--job-name", "-J", help="[default: the script's name]"),
         _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
         _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
@@ -94,19 +104,37 @@ _OPTIONS = dict(
         _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
         _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
         _option("--warn-before", help="How long before the walltime ranks are told to save.  [default: 2m]"),
+        _option("--max-cost", type=_PRICE, help="Refuse what may cost more, in the site's own unit."),
         _option("--template", help="Template of the job script, by name or file."),
         _option(
             "--workload",
             shell_complete=complete_workload,
             help="Bundled program to run instead of a COMMAND.  [default: mnist]",
         ),
+        _option(
+            "--force",
+            multiple=True,
+            metavar="CHECK",
+            shell_complete=_complete_check,
+            help="Let this check warn and not refuse (repeatable).",
+        ),
     ]
 )
 _COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
 # What belongs to a cluster: on this machine it counts from the command line alone.
-_SITE_BOUND = ("partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
+_SITE_BOUND = (
+    "partition",
+    "account",
+    "qos",
+    "gpus_per_node",
+    "jobfs_gb",
+    "module",
+    "storage",
+    "directive",
+    "template",
+)
 
-
+CONFIRM_ABOVE = _option("--confirm-above", type=_PRICE, help="Ask before submitting what may cost more.")[1]
 _SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # What counts where the nodes are there already.
 _IN_AN_ALLOCATION = (
@@ -119,6 +147,7 @@ _IN_AN_ALLOCATION = (
     "env",
     "template",
     "workload",
+    "force",
 )
 
 
@@ -132,6 +161,32 @@ def launch_options(command: Command) -> Command:
     return _give(command, _IN_AN_ALLOCATION)
 
 
+def compare_options(command: Command) -> Command:
+    """Give a click command the options of a request, with as many sites and partitions as are to be compared."""
+    several = [
+        _option(
+            "--site",
+            "-s",
+            multiple=True,
+            shell_complete=_complete_site,
+            help="Site profile, by name or file (repeatable).",
+        ),
+        _option(
+            "--partition",
+            "-p",
+            "--queue",
+            "-q",
+            multiple=True,
+            shell_complete=_complete_partition,
+            help="Partition, or SITE:PARTITION (repeatable).",
+        ),
+    ]
+    command = _give(command, [name for name in _OPTIONS if name not in dict(several)])
+    for _, option in reversed(several):
+        command = option(command)
+    return command
+
+
 def _give(command: Command, names: Iterable[str]) -> Command:
     command = _COMMAND(command)
     for name in reversed(list(names)):
@@ -139,39 +194,69 @@ def _give(command: Command, names: Iterable[str]) -> Command:
     return command
 
 
-def config_defaults() -> dict[str, Any]:
-    """Return what the config file says, ./hpclaunch.yaml or else the user's. Raises ProfileError with every mistake."""
-    for path in (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml"):
-        if path.is_file():
-            values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request))
-            if "env" in values:
-                values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
-            return values
-    return {}
+def config_file() -> Path | None:
+    """Return the config file, ./hpclaunch.yaml or else the user's."""
+    return next(filter(Path.is_file, (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml")), None)
 
 
-def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[Request, site.Profile]:
+def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what the config file says; of `several` the command takes many. Raises ProfileError with every mistake."""
+    path = config_file()
+    values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
+    if "env" in values:
+        values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+    return values | {name: [values[name]] for name in several if name in values}
+
+
+def planned_request(
+    ctx: click.Context,
+    values: dict[str, Any],
+    here: bool = False,
+    mistaken: list[tuple[str, str]] | None = None,
+) -> tuple[Request, site.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
-    With `here` the site is this machine unless the command line names one.
+    With `here` the site is this machine unless the command line names one. `mistaken` is make_request's.
     """
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
-    values["site"] = values["site"] or _site_of_this_host()
+    values["site"] = values["site"] or site_of_this_host()
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return _request(ctx, values), profile
+    return with_links(profile, _request(ctx, values, mistaken)), profile
 
 
-def _request(ctx: click.Context, values: dict[str, Any]) -> Request:
+def with_links(profile: site.Profile, request: Request) -> Request:
+    """Return the request with where its paths lead on this machine, for a site that wants to know."""
+    if profile.site.scheduler != "local" and (profile.site.storage_roots or profile.site.home_gb):
+        from hpclaunch.links import followed
+
+        return followed(profile.site, request)
+    return request
+
+
+def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
+    """Return the request that is to be compared, its site and partition left open.
+
+    At several sites what belongs to one of them counts from the command line alone; `sized`, so do the sizes.
+    """
+    open_ones = (*(_SITE_BOUND if several else ()), *(("nodes", "gpus_per_node") if sized else ()))
+    for name in ("nodes", "gpus_per_node"):
+        if sized and _typed(ctx, name):
+            raise click.UsageError(f"give --gpus, or --{name.replace('_', '-')}: one follows from the other", ctx)
+    values |= {name: None for name in open_ones if name in values and not _typed(ctx, name)}
+    return _request(ctx, values)
+
+
+def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND and --workload the one from nearer by counts."""
     near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
     command, workload = (ctx.get_parameter_source(name) for name in ("command", "workload"))
     if command in near and workload in near and command is not workload:
         values["workload" if near.index(command) < near.index(workload) else "command"] = None
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
-    return make_request({**values, "command": list(values["command"] or ())})
+    return make_request({**values, "command": list(values["command"] or ())}, mistaken)
 
 
 def _typed(ctx: click.Context, name: str) -> bool:
@@ -197,7 +282,8 @@ def _matching_host() -> str | None:
     return next(filter(None, map(site.match_host, hosts)), None)
 
 
-def _site_of_this_host() -> str:
+def site_of_this_host() -> str:
+    """Return the name of the profile that knows this host. Raises HpclaunchError where none does."""
     import socket
 
     if (name := _matching_host()) is None:

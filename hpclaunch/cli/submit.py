@@ -11,13 +11,15 @@ import click
 
 from hpclaunch import paths, runs
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
-from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.plan import make_plan
 
 
 @click.command("submit", context_settings=CONTEXT)
 @request_options
+@CONFIRM_ABOVE
+@click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write meanwhile; implies --wait.")
 @click.option("--after", multiple=True, metavar="JOB", help="Start once this job has succeeded (repeatable).")
@@ -28,6 +30,7 @@ from hpclaunch.plan import make_plan
 def submit_command(
     ctx: click.Context,
     /,
+    yes: bool,
     wait_for_end: bool,
     follow: bool,
     after: tuple[str, ...],
@@ -39,6 +42,8 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     from hpclaunch.render import Cache, render
 
+    if script is not None:
+        _tell_unpriced(values, script)
     request, profile = planned_request(ctx, values)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
@@ -52,6 +57,12 @@ def submit_command(
     if dry_run:
         click.echo(text, nl=False)
         return
+    if script is None:
+        from hpclaunch.cli import price
+
+        if not quiet and price.at_terminal():
+            price.tell_grant(plan)
+        price.confirm(plan, yes)
     from hpclaunch.submit import submit
 
     run = submit(plan, text, before)
@@ -66,6 +77,15 @@ def submit_command(
             for line in logs.follow(run, None, ended=Watch([run]).look):
                 click.echo(line, err=True)
         raise SystemExit(wait([run])[0])
+
+
+def _tell_unpriced(values: dict[str, Any], script: Path) -> None:
+    """Say that no price limits a script of a person's own, since what it asks for is not read."""
+    limits = [f"--{name.replace('_', '-')}" for name in ("max_cost", "confirm_above") if values.pop(name) is not None]
+    if limits:
+        click.echo(
+            f"hpclaunch: warning: {' and '.join(limits)}: what {script} costs is not known, it is submitted", err=True
+        )
 
 
 def _last_attempt(run: runs.Run) -> str:

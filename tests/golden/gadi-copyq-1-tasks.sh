@@ -1,5 +1,5 @@
 #!/bin/bash
-# gadi copyq: 1 node x 1 task = world size 1, 1 cpus, 4 GB, walltime 01:00:00, at most 2 SU
+# gadi copyq: 1 node x 1 task = world size 1, 1 cpus, 4 GB, walltime 01:00:00, at most 2 SU (not confirmed)
 # Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
 #   hpclaunch render --site gadi --nodes 1 --partition copyq --account ab12 --launcher tasks -- python train.py --epochs 3
 #PBS -N train

@@ -1,0 +1,69 @@
+"""`render --explain`: how each option came in, and the table of lines and their origins."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hpclaunch.cli.options import config_file
+from hpclaunch.explain import Line, explain
+from hpclaunch.explain.origin import Origin, Source
+from hpclaunch.plan import Plan
+from hpclaunch.site import Profile
+from hpclaunch.yamlfile import Document
+
+_WIDTH = 120
+_COLUMN = 25  # a longer name of a file moves its line to the right
+
+
+def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json: bool) -> None:
+    """Print each line of the script behind the template's line that made it, and below it why it is as it is."""
+    lines = explain(plan, profile, script, sources(ctx))
+    if as_json:
+        click.echo(json.dumps([_record(line) for line in lines], indent=2))
+        return
+    told: list[list[Origin]] = []  # a condition is told where it first holds
+    for line in lines:
+        place = line.templates[0].where if line.templates else ""
+        click.echo(f"{place:{_COLUMN}} {line.text}".rstrip())
+        for reason in (*line.values, *(group for group in line.conditions if group not in told)):
+            _note([str(origin) for origin in reason if origin.kind != "template" or origin.formula])
+        told += line.conditions
+
+
+def _note(parts: list[str]) -> None:
+    """Print the parts of a reason, as many on a line as there is room for."""
+    room, lines = _WIDTH - _COLUMN - 6, [""]
+    for part in [f"{part};" for part in parts[:-1]] + parts[-1:]:
+        if lines[-1] and len(lines[-1]) + 1 + len(part) > room:
+            lines.append("")
+        *full, last = textwrap.wrap(f"{lines[-1]} {part}".strip(), room, break_on_hyphens=False) or [""]
+        lines[-1:] = [*full, last]
+    for number, line in enumerate(filter(None, lines)):
+        click.echo(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {line}")
+
+
+def _record(line: Line) -> dict[str, object]:
+    return {"line": line.number, "text": line.text, "origins": msgspec.to_builtins(line.origins)}
+
+
+def sources(ctx: click.Context) -> dict[str, Source]:
+    """Return how each part of the request came in: on the command line, in the environment, by the config file."""
+    path = config_file()
+    config = Document.read(path) if path else None
+    found = {}
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.get_parameter_source(name)
+        if given is ParameterSource.COMMANDLINE:
+            long = [option for option in parameter.opts if option.startswith("--")]
+            found[name] = Source("option", long[0] if long else "COMMAND")
+        elif given is ParameterSource.ENVIRONMENT:
+            found[name] = Source("environment", f"HPCLAUNCH_{name.upper()}")
+        elif given is ParameterSource.DEFAULT_MAP and config:
+            found[name] = Source("config", name, config)
+    return found

@@ -1,0 +1,48 @@
+"""The price on the way to a submission: what is left of the grant, and whether the person means it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.plan import Plan
+
+
+def tell_grant(plan: Plan) -> None:
+    """Tell on stderr what is left to the account, where the site's own command says so, and whether that is enough."""
+    from hpclaunch import grant
+
+    if (left := grant.remaining(plan)) is None:
+        return
+    click.echo(f"hpclaunch: {plan.account or 'the account'} has {left} left", err=True)
+    if short := grant.shortage(plan, left):
+        click.echo(f"hpclaunch: warning: {short}", err=True)
+
+
+def confirm(plan: Plan, yes: bool) -> None:
+    """Ask before a job above `confirm_above` is submitted; without a terminal tell its price and go on.
+
+    Raises HpclaunchError where the answer is not yes.
+    """
+    asked = plan.request.confirm_above
+    most = plan.site.confirm_above if asked is None else asked
+    if yes or most is None or plan.cost is None or plan.cost.amount <= most:
+        return
+    told = f"at most {plan.cost.explained}, above {most:g} (confirm_above)"
+    if not at_terminal():
+        click.echo(f"hpclaunch: {told}: submitted unasked, nobody is at a terminal; --max-cost refuses", err=True)
+        return
+    # Not click.confirm, which writes a blank to stdout: that is for the job's id alone.
+    click.echo(f"hpclaunch: {told}. Submit? [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        click.echo(err=True)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise HpclaunchError("not submitted")
+
+
+def at_terminal() -> bool:
+    """Tell whether a person can be asked: stdin and stderr are terminals."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
