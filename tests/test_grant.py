@@ -83,6 +83,8 @@ def test_no_account_asks_nobody(command):
         ("ab12 Avail: 5 SU\nxy34 Avail: 9 SU", 5),  # the project's own line goes first
         ("Avail: 40 %\nAvail: 7 SU", 7),
         ("Avail: 1 TiB", None),
+        ("Avail: 5 GiB", None),
+        ("Avail: 5 MB\nAvail: 7 SU", 7),
         ("Avail: 5 SU\nAvail: 9 SU", None),  # which?
         ("Avail: much", None),
         ("Avail: 1.2.3 SU", None),
