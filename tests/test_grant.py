@@ -140,17 +140,17 @@ def test_a_command_that_cannot_start_is_no_answer(command):
 
 
 @pytest.mark.parametrize("script", ["sleep 4242", "echo Avail: 5 SU; sleep 4242", "exec >&-; sleep 4242"])
-def test_a_command_that_hangs_is_ended(command, monkeypatch, script):
+def test_a_command_that_hangs_is_ended(command, monkeypatch, tmp_path, script):
     """Nobody waits for it longer than a few seconds, and it leaves nothing running."""
     monkeypatch.setattr(grant, "SECONDS", 0.5)
-    monkeypatch.setenv("GRANT_TEST", "hanging-grant-4242")
+    monkeypatch.setenv("GRANT_TEST", f"hangs in {tmp_path}")
     command("nci_account", script)
     begun = time.monotonic()
     assert left() is None
     assert time.monotonic() - begun < 3
     monkeypatch.delenv("GRANT_TEST")
     time.sleep(0.1)
-    assert not [line for line in processes_with("hanging-grant-4242") if "sleep" in line]
+    assert not [line for line in processes_with(f"hangs in {tmp_path}") if "sleep" in line]
 
 
 def test_what_is_free_asks_nobody(command):
