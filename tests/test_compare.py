@@ -238,6 +238,15 @@ def test_the_longest_walltime_is_that_of_the_size(name, asked, longest):
     assert found == (longest and (longest[0] * 3600, longest[1]))
 
 
+@pytest.mark.parametrize(("tier", "longest"), [("10", (10, "")), ("30", (20, "qos_gpu-t3"))])
+def test_the_stricter_of_partition_and_qos_counts(work, tier, longest):
+    """Where a partition has a limit and its QoS have theirs, a job must keep both."""
+    text = f"extends: jean-zay\npartitions:\n  v100:\n    walltime: [{{max_walltime: '{tier}:00:00'}}]\n"
+    (work / "mine.yaml").write_text(text)
+    plan, _ = consider(site.load("./mine.yaml"), make_request({"nodes": 5}))
+    assert plan and compare.longest(plan) == (longest[0] * 3600, longest[1])
+
+
 def test_help_has_the_options_of_a_request(cli):
     """What render takes, compare takes too."""
     options = set(re.findall(r"--[a-z-]+", cli("render", "--help").stdout)) - {"--output", "--quiet", "--explain"}

@@ -83,6 +83,8 @@ def test_no_account_asks_nobody(command):
         ("ab12 Avail: 5 SU\nxy34 Avail: 9 SU", 5),  # the project's own line goes first
         ("Avail: 40 %\nAvail: 7 SU", 7),
         ("Avail: 1 TiB", None),
+        ("Avail: 5 GiB", None),
+        ("Avail: 5 MB\nAvail: 7 SU", 7),
         ("Avail: 5 SU\nAvail: 9 SU", None),  # which?
         ("Avail: much", None),
         ("Avail: 1.2.3 SU", None),
@@ -138,17 +140,17 @@ def test_a_command_that_cannot_start_is_no_answer(command):
 
 
 @pytest.mark.parametrize("script", ["sleep 4242", "echo Avail: 5 SU; sleep 4242", "exec >&-; sleep 4242"])
-def test_a_command_that_hangs_is_ended(command, monkeypatch, script):
+def test_a_command_that_hangs_is_ended(command, monkeypatch, tmp_path, script):
     """Nobody waits for it longer than a few seconds, and it leaves nothing running."""
     monkeypatch.setattr(grant, "SECONDS", 0.5)
-    monkeypatch.setenv("GRANT_TEST", "hanging-grant-4242")
+    monkeypatch.setenv("GRANT_TEST", f"hangs in {tmp_path}")
     command("nci_account", script)
     begun = time.monotonic()
     assert left() is None
     assert time.monotonic() - begun < 3
     monkeypatch.delenv("GRANT_TEST")
     time.sleep(0.1)
-    assert not [line for line in processes_with("hanging-grant-4242") if "sleep" in line]
+    assert not [line for line in processes_with(f"hangs in {tmp_path}") if "sleep" in line]
 
 
 def test_what_is_free_asks_nobody(command):
