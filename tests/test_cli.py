@@ -82,6 +82,8 @@ def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, mo
     [
         (("-q", "normal"), "#PBS -q normal"),
         (("--queue", "normal"), "#PBS -q normal"),
+        (("-C", "normal"), "#PBS -q normal"),
+        (("--time", "2h"), "#PBS -l walltime=02:00:00"),
         (("-P", "xy34"), "#PBS -P xy34"),
         (("--project", "xy34"), "#PBS -P xy34"),
         (("-t", "2h"), "#PBS -l walltime=02:00:00"),
