@@ -124,7 +124,7 @@ def _starter(name: str, parent: str) -> str:
 def _draft(name: str) -> str:
     from hpclaunch import detect
 
-    text, machine = detect.draft(name)
+    text, machine = detect.drafted(name)
     count = f"{len(machine.parts)} partitions" if len(machine.parts) > 1 else "1 partition"
     click.echo(
         f"hpclaunch: {machine.said_by}: {count}, {len(machine.left_out)} left out; "

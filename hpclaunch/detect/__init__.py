@@ -19,7 +19,7 @@ ASKERS = {
 }
 
 
-def draft(name: str) -> tuple[str, Machine]:
+def drafted(name: str) -> tuple[str, Machine]:
     """Return the text of a profile for this machine, and what it was made of.
 
     Raises SchedulerError where no scheduler is here, or none answers, or no profile can be made of the answer.
