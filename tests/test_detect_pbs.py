@@ -70,8 +70,9 @@ def test_a_queue_that_routes_is_named_and_those_behind_it_are_not(detected):
     normal = found.partitions["normal"]
     assert (normal.cores_per_node, normal.gpus_per_node, normal.mem_gb_per_node) == (48, 0, 190)
     assert tiers(normal) == [(96, "48:00:00"), (None, "24:00:00")]
+    assert "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf: resources_max.walltime" in text
     assert normal.max_cores == 288
-    assert "A route to normal-exec, normal-large-exec, which are not to be named" in text
+    assert "A route to normal-exec, normal-large-exec, not to be named themselves" in text
     assert "#   normal-exec: jobs come to it by way of normal" in text
 
 
@@ -104,14 +105,15 @@ def test_memory_is_asked_for_where_little_comes_by_itself(detected):
 def test_nodes_are_found_by_what_chunks_ask_for(detected):
     """A route to CPU and GPU queues becomes two partitions that name the same queue, each with its nodes and limits."""
     text, found = detected("chunks")
-    assert list(found.partitions) == ["main", "main-gpu", "debug", "any", "any-gpu"]
+    assert list(found.partitions) == ["main", "main-gpu", "debug", "large", "any", "any-gpu"]
     cpu, gpu = found.partitions["main"], found.partitions["main-gpu"]
     assert (cpu.cores_per_node, cpu.gpus_per_node, tiers(cpu)) == (128, 0, [(None, "12:00:00")])
     assert (gpu.cores_per_node, gpu.gpus_per_node, gpu.gpu, tiers(gpu)) == (64, 4, "A100", [(None, "24:00:00")])
     assert gpu.mem_gb_per_node == 487
     assert gpu.directives == ["-q main"]
     assert found.multi_node == "exclusive"
-    assert found.partitions["debug"].max_cores == 128
+    assert (found.partitions["debug"].min_cores, found.partitions["debug"].max_cores) == (None, 128)
+    assert (found.partitions["large"].min_cores, found.partitions["large"].unconfirmed) == (129, ["min_cores"])
     assert "no job_history_enable" in text
 
 

@@ -110,7 +110,7 @@ def _parts(
     everywhere = list({node.name: node for nodes in serving.values() for node in nodes}.values())
     notes = [f"{key}={queues[name][key]}" for key in ("max_run", "max_queued", "started") if _told(queues[name], key)]
     if behind != [name]:
-        notes.append(f"A route to {', '.join(behind) or 'nowhere'}, which are not to be named")
+        notes.append(f"A route to {', '.join(behind) or 'nowhere'}, not to be named themselves")
     if not everywhere:
         unknown = "Decide: which nodes serve it is not known; add cores_per_node, gpus_per_node, mem_gb_per_node"
         spans = [span(other, queues, name, server, Kind(0)) for other in behind]

@@ -14,16 +14,19 @@ from msgspec import Struct
 from hpclaunch.detect.machine import Kind, Value, clock
 
 Attributes = Mapping[str, Any]
+_MIN_NODES = "resources_min.nodect"
 
 
 class Span(Struct, frozen=True):
     """A range of sizes in cores of the whole job, and the longest walltime there; None is no limit."""
 
     queue: str
-    least: int = 1
-    most: int | None = None
-    why_most: str = ""
-    seconds: int | None = None
+    least: int
+    why_least: str
+    most: int | None
+    why_most: str
+    seconds: int | None
+    why_seconds: str
 
 
 def span(name: str, queues: Mapping[str, Attributes], asked: str, server: Attributes, kind: Kind) -> Span:
@@ -32,17 +35,22 @@ def span(name: str, queues: Mapping[str, Attributes], asked: str, server: Attrib
     A queue's own limit counts before the server's.
     """
     most: list[tuple[int, str]] = []
-    least, length = 1, None
+    least: list[tuple[int, str]] = [(1, "")]
+    lengths: list[tuple[int, str]] = []
     for queue in dict.fromkeys([name, asked]):
-        said = f"qstat -Qf {queue}: resources_max"
-        own = {**table(server, "resources_max"), **table(queues[queue], "resources_max")}
-        most += [(cores, f"{said}.{key}={own[key]}") for key, cores in _in_cores(own, kind).items()]
-        smallest = _in_cores(table(queues[queue], "resources_min"), kind)
-        least = max(least, smallest.get("ncpus", 1), smallest.get("nodect", 1))
-        limit = seconds(own.get("walltime"))
-        length = limit if length is None or (limit and limit < length) else length
-    cores, why = min(most) if most else (None, "")
-    return Span(name, least, cores, why, length)
+        own, base = table(queues[queue], "resources_max"), table(server, "resources_max")
+        said = {key: f"qstat -Qf {queue}" if key in own else "qstat -Bf" for key in {**base, **own}}
+        own = {**base, **own}
+        most += [(n, f"{said[key]}: resources_max.{key}={own[key]}") for key, n in _in_cores(own, kind).items()]
+        if length := seconds(own.get("walltime")):
+            lengths.append((length, f"{said['walltime']}: resources_max.walltime"))
+        smallest = table(queues[queue], "resources_min")
+        if ncpus := _in_cores(smallest, kind).get("ncpus"):
+            least.append((ncpus, f"qstat -Qf {queue}: resources_min.ncpus"))
+        if (nodes := _in_cores(smallest, kind).get("nodect", 0)) > kind.cores:  # more than one node
+            least.append((nodes - kind.cores + 1, f"qstat -Qf {queue}: {_MIN_NODES}={smallest['nodect']}"))
+    nothing: tuple[None, str] = (None, "")
+    return Span(name, *max(least), *(min(most) if most else nothing), *(min(lengths) if lengths else nothing))
 
 
 def table(holder: Attributes, key: str) -> Attributes:
@@ -65,9 +73,11 @@ def _in_cores(resources: Attributes, kind: Kind) -> dict[str, int]:
 def limits(spans: Sequence[Span]) -> dict[str, Value]:
     """Return the keys of a profile: least and most cores, and the longest walltime by size."""
     values = {}
-    least = min((span.least for span in spans), default=1)
-    if least > 1:
-        values["min_cores"] = Value(least, f"qstat -Qf {spans[0].queue}: resources_min")
+    smallest = min(spans, key=lambda span: span.least, default=None)
+    if smallest and smallest.least > 1:
+        values["min_cores"] = Value(smallest.least, smallest.why_least)
+        if _MIN_NODES in smallest.why_least:
+            values["unconfirmed"] = Value(["min_cores"], "PBS counts nodes, whose cores a job need not all ask for")
     largest = max(spans, key=lambda span: span.most or 10**9, default=None)
     if largest and largest.most:
         values["max_cores"] = Value(largest.most, largest.why_most)
@@ -87,17 +97,13 @@ def _tiers(spans: Sequence[Span]) -> list[Value]:
         longest = max(open_to, key=lambda span: span.seconds or 10**9)
         if found and found[-1][1] == longest.seconds:
             found.pop()
-        found.append((end, longest.seconds, longest.queue))
+        found.append((end, longest.seconds, longest.why_seconds or f"qstat -Qf {longest.queue}: no limit"))
     if all(seconds is None for _, seconds, _ in found):
         return []
     # What is above the last size max_cores refuses, so that the last tier needs none.
     sized = [*found[:-1], (None, *found[-1][1:])]
     return [
-        Value(
-            ({"max_cores": end} if end else {}) | {"max_walltime": clock(length)},
-            f"qstat -Qf {queue}: resources_max.walltime" if length else f"qstat -Qf {queue}: no limit",
-        )
-        for end, length, queue in sized
+        Value(({"max_cores": end} if end else {}) | {"max_walltime": clock(length)}, why) for end, length, why in sized
     ]
 
 

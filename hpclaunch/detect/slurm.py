@@ -16,6 +16,7 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 
 Row = Mapping[str, str]
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
 _NO_HYPERTHREADS = "--hint=nomultithread"
 _ENOUGH = 0.9  # of a node's memory: what Slurm gives without being asked
 
@@ -55,14 +56,12 @@ def ask() -> Machine:
 
 
 def _rows(kind: str) -> list[dict[str, str]]:
-    """Return what `scontrol show` says of each; of a key that comes twice (in a comment, say) the first counts."""
-    rows = []
-    for line in call(["scontrol", "--oneliner", "show", kind], seconds=SECONDS).splitlines():
-        row = dict(reversed(re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)))
-        if name := re.match(r"PartitionName=(.*?) Allow", line):  # it may have blanks
-            row["PartitionName"] = name[1]
-        rows.append(row)
-    return rows
+    """Return what `scontrol show` says of each; of a key that comes twice (in a comment, say) the first counts.
+
+    A value may have blanks: it ends before the next key.
+    """
+    answer = call(["scontrol", "--oneliner", "show", kind], seconds=SECONDS)
+    return [dict(reversed(_PAIR.findall(line))) for line in answer.splitlines()]
 
 
 def _node(row: Row) -> tuple[Node, list[str]] | None:
