@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -127,3 +129,11 @@ def clock(seconds: float | None) -> str:
     """Return HH:MM:SS for a profile; no limit, or one above a year, is a year."""
     year = walltime.clock_seconds(NO_LIMIT)
     return NO_LIMIT if seconds is None or seconds > year else walltime.clock(int(seconds))
+
+
+def user() -> str:
+    """Return this person's name, as a scheduler knows it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container without a list of users
+        return str(os.geteuid())

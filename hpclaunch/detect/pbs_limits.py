@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.detect.machine import Kind, Value, clock
+from hpclaunch.detect.machine import Kind, Value, clock, user
 
 Attributes = Mapping[str, Any]
 _MIN_NODES = "resources_min.nodect"
@@ -119,12 +118,10 @@ def seconds(value: Any) -> int | None:
 
 def closed_to_me(queue: Attributes) -> bool:
     """Tell whether the queue is for listed people or groups, and this person is not among them."""
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        user = str(os.geteuid())
-    by_user = queue.get("acl_user_enable") == "True" and not _listed(queue.get("acl_users", ""), {user})
-    return by_user or (queue.get("acl_group_enable") == "True" and not _listed(queue.get("acl_groups", ""), _groups()))
+    by_user = queue.get("acl_user_enable") == "True" and not _listed(queue.get("acl_users", ""), {user()})
+    return by_user or (
+        queue.get("acl_group_enable") == "True" and not _listed(queue.get("acl_groups", ""), my_groups())
+    )
 
 
 def _listed(acl: str, mine: set[str]) -> bool:
@@ -136,7 +133,8 @@ def _listed(acl: str, mine: set[str]) -> bool:
     return False
 
 
-def _groups() -> set[str]:
+def my_groups() -> set[str]:
+    """Return the unix groups of this person."""
     found = set()
     for number in {os.getegid(), *os.getgroups()}:
         try:

@@ -5,15 +5,13 @@ https://slurm.schedmd.com/resource_limits.html and qos.html
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.detect.machine import NO_LIMIT, SECONDS, Kind, Value, clock
+from hpclaunch.detect.machine import NO_LIMIT, SECONDS, Kind, Value, clock, user
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 
@@ -49,13 +47,13 @@ def ask(config: Mapping[str, str]) -> Rules:
         return Rules(notes=["This Slurm keeps no accounts: QoS and accounts are not known."])
     try:
         every = _every_qos()
-        user = _user()
-        rows = _table("assoc", "Account,QOS,DefaultQOS", f"user={user}")
-        chosen = _table("user", "DefaultAccount", f"name={user}")
+        me = user()
+        rows = table("assoc", "Account,QOS,DefaultQOS", f"user={me}")
+        chosen = table("user", "DefaultAccount", f"name={me}")
     except SchedulerError as error:
         return Rules(notes=[f"Decide: QoS and accounts are not known, sacctmgr says: {' '.join(str(error).split())}"])
     if not rows:
-        return Rules(every, notes=[f"Decide: QoS and accounts are not known, user {user} has no association."])
+        return Rules(every, notes=[f"Decide: QoS and accounts are not known, user {me} has no association."])
     default_account = chosen[0][0] if chosen else ""
     rows.sort(key=lambda row: row[0] != default_account)
     accounts = list(dict.fromkeys(row[0] for row in rows))
@@ -88,7 +86,7 @@ def _default(row: list[str]) -> str:
 
 
 def _every_qos() -> dict[str, Qos]:
-    rows = _table("qos", "Name,MaxWall,MaxTRES,Flags,Preempt")
+    rows = table("qos", "Name,MaxWall,MaxTRES,Flags,Preempt")
     room = {victim: name for name, *_, victims in rows for victim in victims.split(",") if victim}
     return {
         name: Qos(
@@ -109,14 +107,8 @@ def _limits(wall: str, tres: str, said: str) -> Limits:
     return found
 
 
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def _table(kind: str, fields: str, *where: str) -> list[list[str]]:
+def table(kind: str, fields: str, *where: str) -> list[list[str]]:
+    """Return rows of the accounting's table, a column for each of `fields`. Raises SchedulerError."""
     answer = call(["sacctmgr", "--parsable2", "--noheader", "show", kind, f"format={fields}", *where], seconds=SECONDS)
     rows = [line.split("|") for line in answer.splitlines()]
     return [row for row in rows if len(row) == fields.count(",") + 1]
