@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 
 import pytest
 from conftest import call
@@ -28,3 +30,20 @@ def test_the_draft_is_taken_by_sbatch(work):
         tried = subprocess.run(["sbatch", "--test-only", "job.sh"], capture_output=True, text=True, check=False)
         assert tried.returncode == 0, tried.stderr
     assert "#SBATCH --qos=qos_gpu-t4" in (work / "job.sh").read_text()
+
+
+def test_the_doctor_asks_slurm():
+    """On a login node the controller, the partition, the account and the job itself are found well."""
+    own = ("--site", "mine", "--", sys.executable, "-c", "")
+    call("site", "new", "mine", "--detect")
+    answer = call("doctor", "--json", *own, code=1)  # the tests' folder is in /tmp
+    found = {row["probe"]: row for row in json.loads(answer)}
+    assert {probe for probe, row in found.items() if row["verdict"] == "problem"} <= {"shared"}
+    assert found["server"]["found"] == "Slurmctld(primary) at slurmctl is UP"
+    assert found["partition"]["found"] == "gpu_p13 is there and open"
+    assert found["account"]["found"] == "abc@v100 is yours"
+    assert found["job"]["verdict"] == "ok"
+    answer = call("doctor", "--json", "-A", "abc@h100", *own, code=1)
+    found = {row["probe"]: row for row in json.loads(answer)}
+    assert "abc@h100 is not yours" in found["account"]["found"]
+    assert "Invalid account" in found["job"]["found"]
