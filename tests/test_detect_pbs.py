@@ -196,6 +196,18 @@ def test_odd_values_never_give_a_traceback(value, programs, cli, tmp_path):
     assert result.exit_code == 3 or cli("site", "check", "mine").exit_code == 0
 
 
+def test_a_queue_of_which_nothing_is_known(programs, cli, tmp_path):
+    """A queue without limits, whose nodes nobody shows, is a partition all the same, and said to be unknown."""
+    answers = {"server": {"Server": {"s": {}}}, "queues": {"Queue": {"q": {}}}, "nodes": {}}
+    for name, answer in answers.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(answer))
+    programs("qstat", QSTAT.format(tmp_path))
+    programs("pbsnodes", PBSNODES.format(tmp_path))
+    assert cli("site", "new", "mine", "--detect").exit_code == 0
+    assert site.load("mine").site.partitions == {"q": site.Partition()}
+    assert "Decide: which nodes serve it is not known" in (paths.user_config() / "site_profiles/mine.yaml").read_text()
+
+
 def test_detect_never_overwrites(detected, cli):
     """A profile of that name is left as it is, and the scheduler is not even asked."""
     detected("routed")

@@ -46,7 +46,7 @@ def write(name: str, machine: Machine) -> str:
 
 def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield "# yaml-language-server: $schema=site.schema.json"
-    yield f"# A draft that hpclaunch made of what {machine.said_by} says. Behind each value is who said it."
+    yield f"# A draft that hpclaunch made of what {_plain(machine.said_by)} says. Behind each value is who said it."
     yield f"# Read it, finish it, then `hpclaunch site check {name}` and `hpclaunch render --site {name}`."
     for note in machine.notes:
         yield f"# {_plain(note)}"
@@ -62,7 +62,7 @@ def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield "# Whom to charge where --account is not given."
     accounts = machine.accounts.value
     source = f"  # {_plain(machine.accounts.source)}" if machine.accounts.source else ""
-    yield f"# account: {accounts[0] if accounts else 'ab12'}{source}"
+    yield f"# account: {_plain(accounts[0]) if accounts else 'ab12'}{source}"
     yield ""
     yield from _OPEN
     yield from _OPEN_TOO.get(machine.scheduler, ())
@@ -82,7 +82,7 @@ def _lines(name: str, machine: Machine) -> Iterator[str]:
 
 
 def _part(part: Part) -> Iterator[str]:
-    yield f"  {_flow(part.name)}:"
+    yield f"  {_flow(part.name)}:" + ("" if part.values else " {}")
     for note in part.notes:
         yield f"    # {_plain(note)}"
     for key, value in part.values.items():

@@ -6,7 +6,7 @@ import os
 import pwd
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -89,22 +89,30 @@ def sorts(nodes: Sequence[Node]) -> list[Sort]:
     That is a feature which all of its nodes have and no other, or GPUs which the commonest kind lacks, or has.
     """
     ranked = [kind for kind, _ in Counter(node.kind for node in nodes).most_common()]
-    by_kind = {kind: [node for node in nodes if node.kind == kind] for kind in ranked}
-    found = []
-    for i, (kind, own) in enumerate(by_kind.items()):
+    found: list[Sort] = []
+    for kind in ranked:
+        own = [node for node in nodes if node.kind == kind]
         others = [node for node in nodes if node.kind != kind]
         common = frozenset.intersection(*(node.features for node in own))
         telling = sorted(common - frozenset[str]().union(*(node.features for node in others)))
-        same_gpus = any((other.gpus > 0) == (kind.gpus > 0) for other in by_kind if other != kind)
-        if i == 0:
-            found.append(Sort(kind, own, "", telling[0] if telling and others else ""))
-        elif telling:
-            found.append(Sort(kind, own, telling[0], telling[0]))
-        elif not same_gpus:
-            found.append(Sort(kind, own, "gpu" if kind.gpus else "cpu"))
-        else:
+        feature = telling[0] if telling and others else ""
+        if not found:
+            found.append(Sort(kind, own, "", feature))
+        elif feature:
+            found.append(Sort(kind, own, feature, feature))
+        elif any((sort.kind.gpus > 0) == (kind.gpus > 0) for sort in found):
             found.append(Sort(kind, own, None))
+        else:
+            found.append(Sort(kind, own, "gpu" if kind.gpus else "cpu"))
     return found
+
+
+def part_name(name: str, sort: Sort, taken: Container[str]) -> str:
+    """Name the part of a partition that has these nodes; no other partition has that name."""
+    wanted = f"{name}-{sort.suffix}" if sort.suffix else name
+    while sort.suffix and wanted in taken:
+        wanted += "-nodes"
+    return wanted
 
 
 def names(nodes: Sequence[Node], most: int = 3) -> str:

@@ -12,7 +12,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hpclaunch.detect.machine import SECONDS, WORD, Kind, Machine, Node, Part, Sort, Value, kind_values, names, sorts
+from hpclaunch.detect.machine import (
+    SECONDS,
+    WORD,
+    Kind,
+    Machine,
+    Node,
+    Part,
+    Sort,
+    Value,
+    kind_values,
+    names,
+    part_name,
+    sorts,
+)
 from hpclaunch.detect.pbs_limits import closed_to_me, limits, span, table
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
@@ -130,7 +143,7 @@ def _parts(
         values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if sort.suffix else {}
         values |= kind_values(sort.kind, f"pbsnodes {sort.nodes[0].name}: resources_available")
         own = [names(sort.nodes)] if sort is not found[0] else [*_kinds(found), *notes]
-        yield Part(name + (f"-{sort.suffix}" if sort.suffix else ""), values | limits(spans), own)
+        yield Part(part_name(name, sort, queues), values | limits(spans), own)
 
 
 def _told(queue: Attributes, key: str) -> bool:
@@ -191,14 +204,14 @@ def _tied(queue: Attributes, name: str, vnodes: Mapping[str, Attributes]) -> boo
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value < 10**6 else 0
 
 
 def _model(have: Attributes) -> str:
     """Return the GPU's model, which each site keeps under a name of its own: gpu_type, gputype, accelerator_model."""
     for key, value in have.items():
         if isinstance(value, str) and re.search(r"(gpu|accelerator)_?(type|model|name)", key, re.IGNORECASE):
-            return value
+            return " ".join(value.split())
     return ""
 
 
@@ -220,7 +233,7 @@ def _site_values(
 ) -> dict[str, Value]:
     """Return what holds for every queue."""
     values = {}
-    if vnodes and all(vnode.get("sharing") in _EXCLUSIVE for vnode in vnodes.values()):
+    if vnodes and all(str(vnode.get("sharing")) in _EXCLUSIVE for vnode in vnodes.values()):
         values["multi_node"] = Value("exclusive", "pbsnodes: sharing, jobs get whole nodes")
     for name, holder in {"the server": server, **queues}.items():
         for key in ("resources_default", "default_chunk"):

@@ -65,7 +65,7 @@ def _in_cores(resources: Attributes, kind: Kind) -> dict[str, int]:
     return {
         key: int(count * share[key])
         for key, count in counts.items()
-        if isinstance(count, int) and count * share[key] >= 1
+        if isinstance(count, int) and 1 <= count * share[key] < 10**9
     }
 
 

@@ -9,7 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hpclaunch.detect.machine import SECONDS, WORD, Kind, Machine, Node, Part, Sort, Value, kind_values, names, sorts
+from hpclaunch.detect.machine import (
+    SECONDS,
+    WORD,
+    Kind,
+    Machine,
+    Node,
+    Part,
+    Sort,
+    Value,
+    kind_values,
+    names,
+    part_name,
+    sorts,
+)
 from hpclaunch.detect.slurm_limits import Rules, listed, number, of_partition
 from hpclaunch.detect.slurm_limits import ask as ask_rules
 from hpclaunch.errors import SchedulerError
@@ -38,7 +51,7 @@ def ask() -> Machine:
         if why := _unusable(name, row, own, rules):
             left_out[name] = why
         else:
-            parts.extend(_parts(name, row, own, rules))
+            parts.extend(_parts(name, rows, own, rules))
     if not parts:
         raise SchedulerError(
             "no partition of this Slurm is of use:", *(f"partition {name}: {why}" for name, why in left_out.items())
@@ -113,9 +126,9 @@ def _unusable(name: str, row: Row, nodes: Sequence[Node], rules: Rules) -> str |
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _parts(name: str, row: Row, nodes: list[Node], rules: Rules) -> Iterator[Part]:
+def _parts(name: str, rows: Mapping[str, Row], nodes: list[Node], rules: Rules) -> Iterator[Part]:
     """Draft a partition, and one more for each further kind of node that a job can ask for."""
-    found = sorts(nodes)
+    row, found = rows[name], sorts(nodes)
     for sort in found:
         if sort.suffix is None:
             continue
@@ -129,7 +142,7 @@ def _parts(name: str, row: Row, nodes: list[Node], rules: Rules) -> Iterator[Par
         kind = Kind(values["cores_per_node"].value, kind.gpus, kind.gpu, kind.mem_gb, kind.threads)
         values |= _cpus_per_gpu(name, row, kind)
         values |= of_partition(name, row, kind, rules)
-        yield Part(name + (f"-{sort.suffix}" if sort.suffix else ""), values, _notes(row, found, sort))
+        yield Part(part_name(name, sort, rows), values, _notes(row, found, sort))
 
 
 def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.detect.machine import NO_LIMIT, SECONDS, Kind, Value, clock, user
+from hpclaunch.detect.machine import NO_LIMIT, SECONDS, WORD, Kind, Value, clock, user
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 
@@ -93,6 +93,7 @@ def _every_qos() -> dict[str, Qos]:
             name, _limits(wall, tres, f"sacctmgr show qos {name}"), frozenset(flags.split(",")), room.get(name, "")
         )
         for name, wall, tres, flags, _ in rows
+        if WORD.match(name)
     }
 
 
