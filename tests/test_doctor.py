@@ -93,6 +93,14 @@ def test_a_silent_daemon_is_out_of_reach(examined, programs, quick, monkeypatch)
     assert "maintenance" in found["server"][0][2]
 
 
+def test_a_controller_that_is_down(examined, programs, quick):
+    """A controller that scontrol finds DOWN is out of reach, whatever scontrol's exit code."""
+    for name, line in {**SLURM, "scontrol": "echo 'Slurmctld(primary) at one is DOWN'"}.items():
+        programs(name, line)
+    found = examined("--site", "slurm", code=3)
+    assert found["server"][0][:2] == ("problem", "Slurmctld(primary) at one is DOWN")
+
+
 def test_a_pbs_that_answers(examined, quick, qsub):
     """On a PBS site the server and the queue are found; an account that no unix group has cannot be told."""
     qsub()

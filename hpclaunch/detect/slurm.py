@@ -202,7 +202,7 @@ def _site_values(
     rows: Mapping[str, Row], parts: Sequence[Part], nodes: Sequence[Node], config: Row
 ) -> dict[str, Value]:
     """Return what holds for every partition."""
-    values = {}
+    values: dict[str, Value] = {}
     used = [row for name, row in rows.items() if any(part.name == name for part in parts)]
     if config.get("SelectType") == "select/linear":
         values["multi_node"] = Value("exclusive", "scontrol show config: SelectType=select/linear")
@@ -210,8 +210,10 @@ def _site_values(
         values["multi_node"] = Value("exclusive", "scontrol show partition: OverSubscribe=EXCLUSIVE everywhere")
     if any(node.kind.threads > 1 for node in nodes):
         values["directives"] = Value([_NO_HYPERTHREADS], "Slurm counts hyperthreads as cpus, this profile cores")
-    if any(short := [name for name, row in rows.items() if _gives_little(row, name, nodes, parts)]):
-        values["ask_memory"] = Value(True, f"DefMemPerCPU or DefMemPerNode gives less than a node's in {short[0]}")
+    short = [name for name, row in rows.items() if _gives_little(row, name, nodes, parts)]
+    if short:
+        why = f"who asks for none gets less than a node's in {', '.join(short)} (DefMemPerCPU, DefMemPerNode)"
+        values["ask_memory"] = Value(True, why)
     return values
 
 

@@ -53,6 +53,8 @@ def server(patient: Patient) -> Iterator[Finding]:
         return
     try:
         answer = call(words, seconds=ASK_SECONDS)
+        if kind == "slurm" and "is UP" not in answer:  # some releases say DOWN and exit with 0
+            raise SchedulerError(answer)
     except SchedulerError as error:
         yield Finding(
             probe="server",
