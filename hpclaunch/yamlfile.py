@@ -43,11 +43,17 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         """Read `path`. Raises ProfileError where it cannot be read, is no YAML, or is no mapping."""
         try:
             text = path.read_text(encoding="utf-8")
-            data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
         except OSError as error:
             raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise ProfileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+        return cls.parse(path, text)
+
+    @classmethod
+    def parse(cls, path: Path, text: str) -> Document:
+        """Take `text` for what is in `path`. Raises ProfileError where it is no YAML, or no mapping."""
+        try:
+            data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{path}:{mark.line + 1}" if mark else str(path)

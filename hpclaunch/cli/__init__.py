@@ -32,6 +32,7 @@ COMMANDS = {
     "why": "runs.why_command",
     "sites": "site.sites_command",
     "site": "site.site_group",
+    "doctor": "doctor.doctor_command",
     "workloads": "workload.workloads_command",
     "workload": "workload.workload_group",
     "completion": "completion.completion_command",
@@ -74,7 +75,7 @@ def main(ctx: click.Context) -> None:
     Every option can also come from the environment (HPCLAUNCH_NODES=2) and from a config file, ./hpclaunch.yaml or
     hpclaunch.yaml in the user's config folder (nodes: 2). The command line wins, then the environment.
     """
-    if ctx.invoked_subcommand in ("render", "check", "run", "submit", "launch"):
+    if ctx.invoked_subcommand in ("render", "check", "run", "submit", "launch", "doctor"):
         from hpclaunch.cli.options import config_defaults
 
         ctx.default_map = {ctx.invoked_subcommand: config_defaults()}

@@ -92,24 +92,46 @@ def check_command(names: tuple[str, ...]) -> None:
 
 @site_group.command("new")
 @click.argument("name")
-@click.option("--from", "parent", required=True, help="The profile to start from.")
-def new_command(name: str, parent: str) -> None:
+@click.option("--from", "parent", help="The profile to start from.")
+@click.option("--detect", is_flag=True, help="Draft it from what this machine's scheduler says; on a login node.")
+def new_command(name: str, parent: str | None, detect: bool) -> None:
     """Write a commented profile NAME into the user's config folder, to edit; an existing one is never touched."""
+    if detect is (parent is not None):
+        raise click.UsageError("give --from PROFILE, or --detect on a login node: one of them")
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise HpclaunchError(f"{name!r}: a profile's name has letters, digits, - and _ only")
-    known = site.load(parent).site
     folder = paths.user_config() / "site_profiles"
     schema, path = folder / "site.schema.json", folder / f"{name}.yaml"
+    if path.exists():  # before anybody is asked
+        raise HpclaunchError(_THERE.format(path))
+    text = _starter(name, parent) if parent else _draft(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(_STARTER.format(name=name, parent=parent, title=json.dumps(f"{known.title}, my way")))
+            file.write(text)
         schema.write_text(_schema(), encoding="utf-8")
     except FileExistsError:
-        raise HpclaunchError(f"{path} is there already; edit it, or choose another name") from None
+        raise HpclaunchError(_THERE.format(path)) from None
     except OSError as error:
         raise HpclaunchError(f"{error.filename}: cannot be written: {error.strerror}") from None
     click.echo(path)
+
+
+def _starter(name: str, parent: str) -> str:
+    return _STARTER.format(name=name, parent=parent, title=json.dumps(f"{site.load(parent).site.title}, my way"))
+
+
+def _draft(name: str) -> str:
+    from hpclaunch import detect
+
+    text, machine = detect.drafted(name)
+    count = f"{len(machine.parts)} partitions" if len(machine.parts) > 1 else "1 partition"
+    click.echo(
+        f"hpclaunch: {machine.said_by}: {count}, {len(machine.left_out)} left out; "
+        f"{text.count('# Decide:')} lines are for you to decide, look for `Decide:`",
+        err=True,
+    )
+    return text
 
 
 @site_group.command("schema")
@@ -123,6 +145,7 @@ def _schema() -> str:
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
 
 
+_THERE = "{} is there already; edit it, or choose another name"
 _STARTER = """\
 # yaml-language-server: $schema=site.schema.json
 # A site profile of your own. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.

@@ -9,17 +9,30 @@ from pathlib import Path
 from hpclaunch.errors import SchedulerError
 
 
-def call(words: Sequence[str], stdin: str = "", fine: Container[int] = (0,), folder: Path | None = None) -> str:
+def call(
+    words: Sequence[str],
+    stdin: str = "",
+    fine: Container[int] = (0,),
+    folder: Path | None = None,
+    seconds: float | None = None,
+) -> str:
     """Return what the command prints, from `folder` or the current one; its exit code may be any of `fine`.
 
-    Raises SchedulerError with what it says where it fails or is not there.
+    Raises SchedulerError with what it says where it fails, is not there, or has no answer after so many seconds.
     """
     try:
         done = subprocess.run(
-            list(words), input=stdin.encode(errors="surrogateescape"), capture_output=True, check=False, cwd=folder
+            list(words),
+            input=stdin.encode(errors="surrogateescape"),
+            capture_output=True,
+            check=False,
+            cwd=folder,
+            timeout=seconds,
         )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]}: not found; is this a login node of the site?") from None
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(f"{words[0]}: no answer after {seconds:g} s; its daemon may be down") from None
     except OSError as error:
         raise SchedulerError(f"{words[0]}: {error.strerror}") from None
     if done.returncode not in fine:

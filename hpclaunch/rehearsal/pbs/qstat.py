@@ -1,4 +1,4 @@
-"""qstat: shows jobs, as a table, in full, or in full as JSON."""
+"""qstat: shows jobs, as a table, in full, or in full as JSON; queues and the server as JSON."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def main() -> int:
     """Show the jobs; return qstat's exit code: 35 if one has finished and -x is not there, 153 if one is unknown."""
     server = Server(Path(os.environ["PBS_STANDIN"]))
     try:
-        given, ids = getopt.getopt(sys.argv[1:], "xtfaHF:u:")
+        given, ids = getopt.getopt(sys.argv[1:], "xtfaHBQF:u:")
         options = dict(given)
     except getopt.GetoptError as error:
         print(f"qstat: invalid option -- '{error.opt}'", file=sys.stderr)
         return _usage()
     if ("-u" in options and "-f" in options) or options.get("-F", "json") not in {"json", "default"}:
         return _usage()
+    if "-B" in options or "-Q" in options:
+        return _described(server, ids, queues="-Q" in options)
     scheduler.cycle(server)
     history, code, found = "-x" in options or "-H" in options, 0, []
     for job_id in ids:
@@ -52,6 +54,33 @@ def main() -> int:
     return code
 
 
+def _described(server: Server, names: list[str], queues: bool) -> int:
+    """Print the server, or its queues, as JSON; return 170 if one of `names` is no queue."""
+    document: dict[str, Any] = _head(server)
+    own = {"default_queue": server.settings.default_queue, "job_history_enable": str(server.settings.history)}
+    if not queues:
+        document["Server"] = {server.settings.server: {"server_state": "Active", "scheduling": "True", **own}}
+    else:
+        wanted = {name: queue for name, queue in server.settings.queues.items() if not names or name in names}
+        document["Queue"] = {
+            name: {
+                "queue_type": "Execution",
+                "resources_max": {"walltime": f"{max(hours for _, hours in queue.walltime)}:00:00"}
+                if queue.walltime
+                else {},
+                "enabled": "True",
+                "started": "True",
+            }
+            for name, queue in wanted.items()
+        }
+    unknown = [name for name in names if name not in document.get("Queue", names)]
+    for name in unknown:
+        print(f"qstat: Unknown queue destination {name}", file=sys.stderr)
+    if not unknown:
+        print(json.dumps(document, indent=4))
+    return 170 if unknown else 0
+
+
 def _usage() -> int:
     print("usage: qstat [-x] [-t] [-f [-F json]] [-u user] [job_identifier...]", file=sys.stderr)
     return 2
@@ -70,14 +99,14 @@ def _named(server: Server, job_id: str, history: bool, subjobs: bool) -> list[Jo
 
 def _document(server: Server, jobs: list[Job]) -> str:
     """Return the JSON, without "Jobs" if there are none."""
-    document: dict[str, Any] = {
-        "timestamp": int(time.time()),
-        "pbs_version": VERSION,
-        "pbs_server": server.settings.server,
-    }
+    document = _head(server)
     if jobs:
         document["Jobs"] = {job.id: _numbers(job.shown) for job in jobs}
     return json.dumps(document, indent=4)
+
+
+def _head(server: Server) -> dict[str, Any]:
+    return {"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": server.settings.server}
 
 
 def _numbers(value: Any) -> Any:

@@ -1,0 +1,55 @@
+"""The command that looks for what would keep a job from running."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from hpclaunch import paths
+from hpclaunch.cli.job import CONTEXT
+from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.errors import HpclaunchError, SchedulerError
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command("doctor", context_settings=CONTEXT)
+@request_options
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_context
+def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
+    """Examine this machine, and what a job with these options needs: scheduler, account, python, folders.
+
+    It submits nothing. It runs the job's lines of environment here: modules, venv, setup. Run it in the folder from
+    which you submit. The exit code is 0 without a problem, 1 with one, 3 where the scheduler is out of reach.
+    """
+    from hpclaunch.doctor import Patient, examine
+    from hpclaunch.plan import make_plan
+    from hpclaunch.render import Cache, render
+
+    request, profile = planned_request(ctx, values)
+    plan, script, refusal = None, "", ""
+    try:
+        plan = make_plan(profile, request)
+        script = render(plan, Cache(paths.user_cache()))
+    except HpclaunchError as error:
+        plan, refusal = None, " ".join(str(error).split())
+    findings = examine(
+        Patient(profile=profile, request=request, plan=plan, script=script, refusal=refusal, folder=Path.cwd())
+    )
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
+    else:
+        width = max(len(finding.probe) for finding in findings)
+        for finding in findings:
+            verdict = click.style(f"{finding.verdict:<7}", fg=_COLOURS[finding.verdict])
+            click.echo(f"{verdict}  {finding.probe:<{width}}  {finding.found}")
+            if finding.remedy and finding.verdict != "ok":
+                click.echo(f"{'':7}  {'':{width}}  -> {finding.remedy}")
+    if any(finding.out_of_reach for finding in findings):
+        raise SystemExit(SchedulerError.exit_code)
+    raise SystemExit(1 if any(finding.verdict == "problem" for finding in findings) else 0)

@@ -1,0 +1,93 @@
+"""What would keep a job of this person's from running here, looked for before it is submitted.
+
+A probe is a function from a patient to findings; it asks one thing, knows no other probe, and cannot stop one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from hpclaunch.plan import Plan
+from hpclaunch.request import Request
+from hpclaunch.site import Profile
+
+ASK_SECONDS = 10.0  # for a scheduler's command
+RUN_SECONDS = 60.0  # for a job's environment, and for importing torch
+LEFT_SECONDS = 5.0  # for a probe to tell that its command took too long
+
+
+Verdict = Literal["ok", "warning", "problem"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What a probe found, and what to do about it where it is not well."""
+
+    probe: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+    out_of_reach: bool = False
+
+
+class Patient(Struct, frozen=True, kw_only=True):
+    """What is examined: a request on a site, its plan and script or why there is none, the folder of submission."""
+
+    profile: Profile
+    request: Request
+    plan: Plan | None
+    script: str
+    refusal: str
+    folder: Path
+
+
+Probe = Callable[[Patient], Iterator[Finding]]
+
+
+def examine(patient: Patient) -> list[Finding]:
+    """Run all probes beside each other and return what they found, in a fixed order.
+
+    One that hangs, on a dead file system say, is left behind when its time is over.
+    """
+    from hpclaunch.doctor import environment, folders, scheduler
+
+    probes: list[tuple[str, Probe, float]] = [
+        *((name, probe, 3 * ASK_SECONDS) for name, probe in scheduler.PROBES.items()),
+        *((name, probe, 2 * RUN_SECONDS) for name, probe in environment.PROBES.items()),
+        *((name, probe, 2 * ASK_SECONDS) for name, probe in folders.PROBES.items()),
+    ]
+    runs = [(name, seconds, *_start(name, probe, patient)) for name, probe, seconds in probes]
+    findings = []
+    for name, seconds, thread, found in runs:
+        thread.join(seconds + LEFT_SECONDS)
+        findings += list(found)
+        if thread.is_alive():
+            findings.append(
+                Finding(
+                    probe=name,
+                    verdict="problem",
+                    found=f"no answer after {seconds:g} s",
+                    remedy="a file system may hang: try `ls` there, and tell the site's support",
+                )
+            )
+    return findings
+
+
+def _start(name: str, probe: Probe, patient: Patient) -> tuple[threading.Thread, list[Finding]]:
+    found: list[Finding] = []
+
+    def run() -> None:
+        try:
+            for finding in probe(patient):
+                found.append(finding)  # noqa: PERF402 - what it found before it hangs or fails counts
+        except Exception as error:  # whatever it is, the other probes go on
+            said = " ".join(str(error).split()) or type(error).__name__
+            found.append(Finding(probe=name, verdict="warning", found=f"cannot tell: {said}"))
+
+    thread = threading.Thread(target=run, daemon=True)  # the interpreter does not wait for it
+    thread.start()
+    return thread, found

@@ -1,0 +1,170 @@
+"""Whether the run folder can be written, other nodes see it, there is room, and the clocks agree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from hpclaunch import paths
+from hpclaunch.detect.machine import user
+from hpclaunch.doctor import ASK_SECONDS, Finding, Patient, Verdict
+from hpclaunch.runs import FOLDER
+
+# https://man7.org/linux/man-pages/man5/filesystems.5.html and what clusters add
+NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "wekafs", "afs", "pvfs2", "9p"}
+IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}
+NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/jobfs")  # noqa: S108 - where not to be
+LEAST_GB, FEW_GB = 1, 10
+LEAST_FILES, FEW_FILES = 1_000, 10_000
+NEARLY_FULL = 0.95
+CLOCK_SECONDS = 2.0
+
+
+class Mount(Struct, frozen=True):
+    """A file system: what is mounted, where, of which type."""
+
+    device: str
+    point: str
+    kind: str
+
+
+def mount_of(path: Path, table: str | None = None) -> Mount | None:
+    """Return the file system that holds `path`, which must be resolved, by /proc/self/mounts."""
+    table = Path("/proc/self/mounts").read_text(errors="replace") if table is None else table
+    mounts = []
+    for line in table.splitlines():
+        device, point, kind, *_ = (
+            re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), word) for word in line.split(" ")
+        )
+        if path == Path(point) or Path(point) in path.parents:
+            mounts.append(Mount(device, point, kind))
+    return max(reversed(mounts), key=lambda mount: len(mount.point), default=None)  # of two on one point the later
+
+
+def writable(patient: Patient) -> Iterator[Finding]:
+    """Write a file where the run folder will be; by its time, compare the clocks."""
+    folder = next(folder for folder in (patient.folder / FOLDER, patient.folder) if folder.is_dir())
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".hpclaunch-doctor-") as file:
+            now = time.time()
+            os.utime(file.fileno())  # to the file server's own time
+            apart = abs(os.fstat(file.fileno()).st_mtime - now)
+    except OSError as error:
+        yield Finding(
+            probe="run folder",
+            verdict="problem",
+            found=f"{folder}: {error.strerror}",
+            remedy="submit from a folder that you may write to; the run folder is made there",
+        )
+        return
+    yield Finding(probe="run folder", verdict="ok", found=f"{folder} can be written")
+    if apart > CLOCK_SECONDS:
+        yield Finding(
+            probe="clock",
+            verdict="warning",
+            found=f"this host and the file server are {apart:.0f} s apart",
+            remedy="tell the site's support; times in logs and checkpoints will not fit together",
+        )
+    else:
+        yield Finding(probe="clock", verdict="ok", found="this host and the file server agree")
+
+
+def shared(patient: Patient) -> Iterator[Finding]:
+    """Tell by its file system whether compute nodes see the run folder."""
+    folder = patient.folder.resolve()
+    mount = mount_of(folder)
+    if patient.profile.site.scheduler == "local" or mount is None:
+        return
+    where = f"{folder} is on {mount.kind} ({mount.point})"
+    remedy = "submit from a folder on the site's shared file system, such as its scratch or work space"
+    in_local = [place for place in NODE_LOCAL if Path(place) == folder or Path(place) in folder.parents]
+    if in_local or mount.kind in IN_MEMORY:
+        found = f"{where}: that is this host's own, compute nodes see another"
+        yield Finding(probe="shared", verdict="problem", found=found, remedy=remedy)
+    elif mount.kind in NETWORK or mount.kind.startswith("fuse."):
+        yield Finding(probe="shared", verdict="ok", found=where)
+    else:
+        found = f"{where}: compute nodes see it only if this host shares it with them"
+        yield Finding(probe="shared", verdict="warning", found=found, remedy=remedy)
+
+
+def room(patient: Patient) -> Iterator[Finding]:
+    """Look for free space and free inodes on the run folder's file system."""
+    status = os.statvfs(patient.folder)
+    free, files = status.f_bavail * status.f_frsize / 1e9, status.f_favail
+    counts_files = status.f_files > 0  # some file systems have no fixed number
+    found = f"{free:,.1f} GB free" + (f", {files:,} more files" if counts_files else "")
+    remedy = "remove old checkpoints and hpclaunch-runs/*, or submit from a file system with more room"
+    if free < LEAST_GB or (counts_files and files < LEAST_FILES):
+        yield Finding(probe="room", verdict="problem", found=found, remedy=remedy)
+    elif free < FEW_GB or (counts_files and files < FEW_FILES):
+        yield Finding(probe="room", verdict="warning", found=found, remedy=remedy)
+    else:
+        yield Finding(probe="room", verdict="ok", found=found)
+
+
+def quota(patient: Patient) -> Iterator[Finding]:
+    """Ask for this person's quota on the run folder's file system, where a standard command tells it."""
+    mount = mount_of(patient.folder.resolve())
+    if mount is None:
+        return
+    words = ["lfs", "quota", "-q", "-u", user(), mount.point] if mount.kind == "lustre" else ["quota", "-w", "-p"]
+    if not shutil.which(words[0]):
+        return
+    done = subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=ASK_SECONDS,
+    )  # quota's own exit code is 1 where one is exceeded
+    for what, used, most in _quotas(done.stdout, {mount.device, mount.point}):
+        found = f"{used:,} of {most:,} {what} used on {mount.point}"
+        remedy = (
+            "remove what you no longer need, or ask for more; a full quota ends a job in the middle of a checkpoint"
+        )
+        full = used / most
+        verdict: Verdict = "problem" if full >= 1 else "warning" if full >= NEARLY_FULL else "ok"
+        yield Finding(probe="quota", verdict=verdict, found=found, remedy="" if verdict == "ok" else remedy)
+
+
+def _quotas(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:
+    """Read `FILESYSTEM kB quota limit grace files quota limit grace`, as both commands print it."""
+    words = text.split()
+    for i, word in enumerate(words):
+        if word in names and len(words) >= i + 9:
+            numbers = [re.fullmatch(r"\[?(\d+)\*?\]?", field) for field in words[i + 1 : i + 9]]
+            for what, at in (("kB", 0), ("files", 4)):
+                used, soft, hard = (int(match[1]) if match else 0 for match in numbers[at : at + 3])
+                if most := soft or hard:
+                    yield what, used, most
+
+
+def own_folders(_patient: Patient) -> Iterator[Finding]:
+    """Look whether hpclaunch may keep its registry of runs and its cache."""
+    for folder, needed in ((paths.user_state(), True), (paths.user_cache(), False)):
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        if os.access(there, os.W_OK | os.X_OK) and there.is_dir():
+            yield Finding(probe="own folders", verdict="ok", found=f"{folder} can be written")
+        else:
+            variable = "XDG_STATE_HOME" if needed else "XDG_CACHE_HOME"
+            yield Finding(
+                probe="own folders",
+                verdict="problem" if needed else "warning",
+                found=f"{there} cannot be written, and {folder} "
+                + ("has the list of your jobs" if needed else "makes hpclaunch faster"),
+                remedy=f"make it writable, or set {variable} to a folder that is",
+            )
+
+
+PROBES = {"run folder": writable, "shared": shared, "room": room, "quota": quota, "own folders": own_folders}
