@@ -261,3 +261,19 @@ def test_a_profile_of_ones_own_is_checked_alike(cli, check, name, refuses, asked
     mine = {"account": ACCOUNTS[name]} | asked
     theirs = [(finding.check, finding.refuses, finding.source) for finding in found(name, **mine)]
     assert [(finding.check, finding.refuses, finding.source) for finding in found("mine", **mine)] == theirs
+
+
+def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
+    """A limit that a person writes into a profile counts, and the message names that very line."""
+    (work / "mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\nhome_gb: null\npartitions:\n  gpuvolta:\n    max_cores: 48\n"
+        "    unconfirmed: [mem_gb_per_node]\n  small:\n    cores_per_node: 8\n"
+        "    walltime: [{max_walltime: '00:30:00'}]\n"
+    )
+    (size,) = [finding for finding in found("./mine.yaml", nodes=2) if finding.check == "size"]
+    assert (size.source, size.refuses) == ("mine.yaml:6", True)
+    (memory,) = [finding for finding in found("./mine.yaml", mem_gb=383) if finding.check == "memory"]
+    assert memory.refuses is False
+    (time,) = found("./mine.yaml", partition="small", walltime="31m")
+    assert (time.check, time.source) == ("walltime", "mine.yaml:10")
+    assert found("./mine.yaml", partition="small", walltime="30m", venv="~/x") == []

@@ -131,7 +131,7 @@ def _array_size(text: str) -> int:
     """Count the jobs of 0-15:4%2 or 1,3,5-7."""
     count = 0
     for part in text.partition("%")[0].split(","):
-        if numbers := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+        if numbers := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part):
             first, last, step = (int(n) if n else None for n in numbers.groups())
             count += ((last if last is not None else first or 0) - (first or 0)) // (step or 1) + 1
     return count
