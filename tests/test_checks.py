@@ -218,6 +218,7 @@ CASES = [
     ("signal", J, WARNS, directive("--signal=B:USR1@60"), "no rank hears it", directive("--signal=USR1@60")),
     ("log-folder", J, REFUSES, directive("--output=logs/%j/out"), "before the job", directive("--output=%x_%j.out")),
     ("log-folder", G, WARNS, directive("-o logs/out"), "mkdir -p logs", directive("-o out")),
+    ("log-folder", G, WARNS, directive("-o logs/"), "mkdir -p logs", directive("-o /dev/null")),
     ("directives", G, REFUSES, directive("-V"), "use --env NAME=VALUE", directive("-v NAME=1")),
     ("directives", G, REFUSES, directive("-v A=1,2"), "splits it at each comma", directive("-v A=1,B=2")),
     ("directives", G, REFUSES, directive("-l foo=1,"), "half a list", directive("-l foo=1")),

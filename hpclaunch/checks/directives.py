@@ -93,7 +93,7 @@ def log_folder(plan: Plan) -> Iterator[Found]:
             found = re.match(r"(?:--output|--error|-o|-e)[\s=]\s*(.+)", line)
         else:
             found = re.match(r"-[oe]\s+(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
-        folder = PurePath(found[1]).parent if found else PurePath()
+        folder = PurePath(f"{found[1]}x").parent if found else PurePath()  # logs/ is a folder too
         if "%" in str(folder) and plan.site.scheduler == "slurm":
             yield Found(
                 f"{line!r}: no folder of the job's own number can be there before the job; put %j into the file's name"
