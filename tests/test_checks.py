@@ -52,7 +52,7 @@ CASES = [
     ("gpus", G, REFUSES, {"partition": "copyq", "gpus_per_node": 1}, "has none", {"partition": "copyq"}),
     ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
     ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
-    ("tasks", J, REFUSES, {"gpus_per_node": 4, "tasks_per_node": 2}, "the rest idles", {"tasks_per_node": 2}),
+    ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "the others idle", {"tasks_per_node": 2}),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),
@@ -218,6 +218,7 @@ CASES = [
     ("signal", J, WARNS, directive("--signal=B:USR1@60"), "no rank hears it", directive("--signal=USR1@60")),
     ("log-folder", J, REFUSES, directive("--output=logs/%j/out"), "before the job", directive("--output=%x_%j.out")),
     ("log-folder", G, WARNS, directive("-o logs/out"), "mkdir -p logs", directive("-o out")),
+    ("log-folder", G, WARNS, directive("-o logs/"), "mkdir -p logs", directive("-o /dev/null")),
     ("directives", G, REFUSES, directive("-V"), "use --env NAME=VALUE", directive("-v NAME=1")),
     ("directives", G, REFUSES, directive("-v A=1,2"), "splits it at each comma", directive("-v A=1,B=2")),
     ("directives", G, REFUSES, directive("-l foo=1,"), "half a list", directive("-l foo=1")),
@@ -265,3 +266,19 @@ def test_a_profile_of_ones_own_is_checked_alike(cli, check, name, refuses, asked
     mine = {"account": ACCOUNTS[name]} | asked
     theirs = [(finding.check, finding.refuses, finding.source) for finding in found(name, **mine)]
     assert [(finding.check, finding.refuses, finding.source) for finding in found("mine", **mine)] == theirs
+
+
+def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
+    """A limit that a person writes into a profile counts, and the message names that very line."""
+    (work / "mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\nhome_gb: null\npartitions:\n  gpuvolta:\n    max_cores: 48\n"
+        "    unconfirmed: [mem_gb_per_node]\n  small:\n    cores_per_node: 8\n"
+        "    walltime: [{max_walltime: '00:30:00'}]\n"
+    )
+    (size,) = [finding for finding in found("./mine.yaml", nodes=2) if finding.check == "size"]
+    assert (size.source, size.refuses) == ("mine.yaml:6", True)
+    (memory,) = [finding for finding in found("./mine.yaml", mem_gb=383) if finding.check == "memory"]
+    assert memory.refuses is False
+    (time,) = found("./mine.yaml", partition="small", walltime="31m")
+    assert (time.check, time.source) == ("walltime", "mine.yaml:10")
+    assert found("./mine.yaml", partition="small", walltime="30m", venv="~/x") == []
