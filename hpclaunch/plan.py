@@ -10,10 +10,13 @@ from pathlib import PurePath
 from msgspec import Struct, structs
 
 from hpclaunch import checks, walltime
+from hpclaunch.checks import Finding
+from hpclaunch.checks.limits import qos_limits
+from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
-from hpclaunch.errors import RequestError, did_you_mean
+from hpclaunch.errors import RequestError
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.request import Request, quote
+from hpclaunch.request import Request
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
 
 _ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
@@ -39,6 +42,8 @@ HOST_VARIABLES = {
     ],
 }
 _MNIST = "mnist"  # what runs where nothing is asked for
+# The options whose words may mean nothing at a site, by the check that says so.
+_WORDS = {"walltime": ("walltime", "warn_before"), "qos": ("qos",), "workload": ("workload",), "force": ()}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -136,13 +141,38 @@ def make_plan(profile: Profile, request: Request) -> Plan:
 
     Raises RequestError with every refusal at once, each with the numbers and what would be right.
     """
+    plan, findings = consider(profile, request)
+    refusals = [str(finding) for finding in findings if finding.refuses]
+    if plan is None or refusals:
+        raise RequestError(*refusals)
+    return plan
+
+
+def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
+    """Return the plan of a request and all that is to be said of it, refusals and warnings alike.
+
+    The plan is there also where a finding refuses it; it is None where a word of the request means nothing here.
+    The rest of such a request is checked all the same, so that everything is said at once.
+    """
+    findings = list(checks.request_findings(profile, request))
+    wrong = {finding.check for finding in findings}
+    if "partition" in wrong:
+        return None, findings
+    left_open = {option: None for name in wrong for option in _WORDS[name]}
+    plan = _plan(profile, structs.replace(request, **left_open))
+    findings += checks.plan_findings(profile, plan)
+    if wrong:
+        return None, findings
+    warnings = [str(finding) for finding in findings if not finding.refuses]
+    return structs.replace(plan, warnings=warnings), findings
+
+
+def _plan(profile: Profile, request: Request) -> Plan:
+    """Fill every number, whatever the site may think of it; each word of the request is known to mean something."""
     site = profile.site
     wanted = request.partition or site.default_partition
-    found = site.find_partition(wanted) or ((wanted, Partition()) if site.any_partition else None)
-    if found is None:
-        raise RequestError(f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}")
-    partition_name, partition = found
-    seconds = _seconds("walltime", request.walltime or site.default_walltime)
+    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
+    seconds = walltime.parse(request.walltime or site.default_walltime)
     max_attempts = request.max_attempts or site.max_attempts
 
     nodes = request.nodes or 1
@@ -161,9 +191,9 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     )
     jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
     exclusive = site.multi_node == "exclusive" and nodes > 1
-    program = str(_workload(request))
+    program = str(WORKLOADS[request.workload or _MNIST])
     command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
-    plan = Plan(
+    return Plan(
         name=profile.name,
         site=site,
         request=request,
@@ -194,32 +224,8 @@ def make_plan(profile: Profile, request: Request) -> Plan:
             seconds=seconds * max_attempts,
         ),
         max_attempts=max_attempts,
-        warn_seconds=_seconds("warn-before", request.warn_before or site.warn_before),
+        warn_seconds=walltime.parse(request.warn_before or site.warn_before),
     )
-    findings = list(checks.findings(plan))
-    if refusals := [finding.message for finding in findings if finding.refuses]:
-        raise RequestError(*refusals)
-    return structs.replace(plan, warnings=[finding.message for finding in findings])
-
-
-def _workload(request: Request) -> PurePath:
-    """Return the file of the bundled workload that is asked for, or would be without a command."""
-    name = request.workload or _MNIST
-    if name not in WORKLOADS:
-        raise RequestError(f"no workload {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
-    if request.command and request.workload:
-        raise RequestError(
-            f"give a COMMAND or --workload {name}, not both; "
-            f"to give it arguments, make it the COMMAND: -- python {quote(str(WORKLOADS[name]))} ..."
-        )
-    return WORKLOADS[name]
-
-
-def _seconds(option: str, text: str) -> int:
-    try:
-        return walltime.parse(text)
-    except ValueError as error:
-        raise RequestError(f"{option}: {error}") from None
 
 
 def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
@@ -246,13 +252,9 @@ def _part(share: float, whole: float | None) -> int | None:
 def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
     """Return the QoS asked for, else the first that the job fits."""
     if wanted is not None:
-        for qos in partition.qos:
-            if qos.name == wanted:
-                return qos
-        known = did_you_mean(wanted, [qos.name for qos in partition.qos])
-        raise RequestError(f"no QoS {wanted!r} for this partition{known}")
+        return next(qos for qos in partition.qos if qos.name == wanted)
     for qos in partition.qos:
-        limits = checks.qos_limits(qos, seconds, gpus, cores)
+        limits = qos_limits(qos, seconds, gpus, cores)
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
             return qos
     return None
@@ -263,7 +265,7 @@ def _job_name(command: list[str]) -> str:
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
-    return f"{name}-job" if name in checks.HIDES_SLURM else name
+    return f"{name}-job" if name in HIDES_SLURM else name
 
 
 def _bare_directive(line: str) -> str:

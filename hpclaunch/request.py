@@ -40,6 +40,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: Count | None = None
     warn_before: Line | None = None
     workload: Word | None = None
+    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[str] = []
 
     def command_line(self) -> str:

@@ -29,6 +29,7 @@ Walltime = Annotated[
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
+_SHIPPED = (paths.PACKAGE, paths.PACKAGE.parent)
 ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
 
 
@@ -149,6 +150,7 @@ class Site(Record, frozen=True, kw_only=True):
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition that goes by `name`, with its own name."""
@@ -161,6 +163,7 @@ class Site(Record, frozen=True, kw_only=True):
         """Name the values that are right alone and wrong together."""
         if self.default_partition not in self.partitions:
             yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
+        yield from _unknown(self.unconfirmed, Site, ("unconfirmed",))
         owners: dict[str, str] = {}
         for name, partition in self.partitions.items():
             for word in (name, *partition.aliases):
@@ -208,6 +211,15 @@ class Profile(Struct, frozen=True):
     name: str
     layers: list[Document]
     site: Site
+
+    def where(self, key: Key) -> str:
+        """Return FILE:LINE of `key`, or of the nearest key above it; "" where there is none. A shipped file goes by name."""
+        for length in range(len(key), 0, -1):
+            for layer in self.layers:
+                if found := layer.find(key[:length]):
+                    shipped = layer.path.parent.name == "site_profiles" and layer.path.parent.parent in _SHIPPED
+                    return f"{layer.path.name if shipped else layer.path}:{found[1]}"
+        return ""
 
 
 def available() -> dict[str, Path]:

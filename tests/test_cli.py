@@ -156,7 +156,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         (
             ("render", "--site", "jean-zay", "--gpus-per-node", "5"),
             1,
-            "hpclaunch: 5 GPUs per node: a node of partition",
+            "hpclaunch: gpus: 5 per node asked, a node of ",
         ),
         ((*RENDER, "-t", "2 days"), 1, "hpclaunch: walltime: '2 days' is no walltime"),
         ((*RENDER, "-J", "a\nb"), 1, "hpclaunch: --job-name: expected at most 230 letters"),
@@ -169,7 +169,11 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--env", "A"), 2, "'A' has no value: write NAME=VALUE"),
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
         (("frobnicate",), 2, "No such command"),
-        ((*RENDER, "--workload", "alreduce"), 1, "no workload 'alreduce' (did you mean allreduce?)"),
+        (
+            (*RENDER, "--workload", "alreduce"),
+            1,
+            "hpclaunch: workload: there is no 'alreduce' (did you mean allreduce?)",
+        ),
         ((*RENDER, "--workload", "env", "true"), 1, "give a COMMAND or --workload env, not both"),
         (("workload", "copy", "mnits", "train.py"), 1, "no workload 'mnits' (did you mean mnist?)"),
         (("workload", "copy", "mnist", "no/train.py"), 1, "no/train.py: cannot be written: No such file or directory"),

@@ -68,28 +68,48 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
 @pytest.mark.parametrize(
     ("name", "asked", "message"),
     [
-        ("jean-zay", {"gpus_per_node": 5}, "5 GPUs per node: a node of partition v100 has 4"),
-        ("gadi", {"gpus_per_node": 0}, "0 GPUs per node: partition gpuvolta is for GPU jobs, ask for 1 to 4"),
-        ("gadi", {"partition": "normal", "gpus_per_node": 1}, "1 GPUs per node: a node of partition normal has none"),
-        ("gadi", {"gpus_per_node": 2, "tasks_per_node": 4}, "4 tasks per node, but 2 GPUs"),
+        ("jean-zay", {"gpus_per_node": 5}, "gpus: 5 per node asked, a node of v100 has 4; use --gpus-per-node 4"),
+        ("gadi", {"gpus_per_node": 0}, "gpus: none asked, gpuvolta is for GPU jobs; ask for 1 to 4"),
+        (
+            "gadi",
+            {"partition": "normal", "gpus_per_node": 1},
+            "gpus: 1 per node asked, a node of normal has none; leave them out or use --partition gpuvolta",
+        ),
+        ("gadi", {"gpus_per_node": 2, "tasks_per_node": 4}, "tasks: 4 per node asked with 2 GPUs"),
         ("gadi", {"nodes": 2, "gpus_per_node": 2}, "use --nodes 1 --gpus-per-node 4"),
         ("gadi", {"nodes": 3, "gpus_per_node": 2}, "use --gpus-per-node 4"),
-        ("gadi", {"tasks_per_node": 4, "cpus_per_task": 13}, "4 tasks x 13 cpus = 52 per node"),
-        ("gadi", {"gpus_per_node": 1, "cpus_per_task": 13}, "1 GPUs come with 1 x 12 = 12 cpus on gpuvolta"),
-        ("gadi", {"nodes": 21}, "21 nodes are 1008 cores: partition gpuvolta allows 960 (20 nodes)"),
-        ("gadi", {"partition": "copyq", "nodes": 2}, "partition copyq allows 1"),
+        (
+            "gadi",
+            {"tasks_per_node": 4, "cpus_per_task": 13},
+            "cpus: 4 tasks x 13 = 52 per node asked, a node of gpuvolta has 48; use --cpus-per-task 12",
+        ),
+        ("gadi", {"gpus_per_node": 1, "cpus_per_task": 13}, "1 GPUs come with 1 x 12 = 12 on gpuvolta"),
+        ("gadi", {"nodes": 21}, "size: 21 nodes, 1008 cores asked, gpuvolta allows 960; use --nodes 20"),
+        ("gadi", {"partition": "copyq", "nodes": 2}, "copyq allows 1"),
         ("gadi", {"partition": "hugemembw", "cpus_per_task": 5}, "gives cores in multiples of 7"),
-        ("gadi", {"mem_gb": 383}, "383 GB per node: a node of partition gpuvolta has 382 GB for jobs"),
-        ("gadi", {"nodes": 4, "walltime": "24:00:01"}, "allows 24:00:00 for 192 cores; it allows 48:00:00 up to 96"),
-        ("gadi", {"nodes": 5, "walltime": "6h"}, "walltime 06:00:00: partition gpuvolta allows 05:00:00 for 240 cores"),
-        ("gadi", {"walltime": "49h"}, "walltime 49:00:00: partition gpuvolta allows 48:00:00 for 48 cores"),
+        (
+            "gadi",
+            {"mem_gb": 383},
+            "memory: 383 GB per node asked, a node of gpuvolta has 382 GB for jobs; use --mem-gb 382",
+        ),
+        (
+            "gadi",
+            {"nodes": 4, "walltime": "24:00:01"},
+            "allows 24:00:00 for 192 cores; use --walltime 24:00:00 or --walltime 24:00:01 with at most 96 cores",
+        ),
+        ("gadi", {"nodes": 5, "walltime": "6h"}, "walltime: 06:00:00 asked, gpuvolta allows 05:00:00 for 240 cores"),
+        ("gadi", {"walltime": "49h"}, "walltime: 49:00:00 asked, gpuvolta allows 48:00:00 for 48 cores"),
         ("jean-zay", {"partition": "a100", "walltime": "21h"}, "qos_gpu_a100-t3 allows 20:00:00"),
         ("jean-zay", {"walltime": "101h"}, "allows "),
         ("jean-zay", {"qos": "qos_gpu-dev", "walltime": "3h"}, "qos_gpu-dev allows 02:00:00; use --qos qos_gpu-t3"),
-        ("jean-zay", {"qos": "qos_gpu-t5"}, "no QoS 'qos_gpu-t5' for this partition (did you mean qos_gpu-t"),
-        ("jean-zay", {"account": "abc"}, "partition v100 charges accounts that end in @v100 or @gpu, use -A abc@v100"),
+        ("jean-zay", {"qos": "qos_gpu-t5"}, "qos: partition v100 has no 'qos_gpu-t5' (did you mean qos_gpu-t"),
+        (
+            "jean-zay",
+            {"account": "abc"},
+            "account: abc asked, v100 charges accounts that end in @v100 or @gpu; use -A abc@v100",
+        ),
         ("jean-zay", {"account": "abc@a100"}, "use -A abc@v100"),
-        ("jean-zay", {"partition": "a10"}, "site jean-zay has no partition 'a10' (did you mean a100?)"),
+        ("jean-zay", {"partition": "a10"}, "partition: site jean-zay has no 'a10' (did you mean a100?)"),
         ("jean-zay", {"job_name": "bash"}, "Lightning ignores Slurm under that name"),
         ("gadi", {"walltime": "2 days"}, "'2 days' is no walltime: write HH:MM:SS"),
         ("gadi", {"walltime": "48:00"}, "'48:00' is no walltime"),
@@ -142,19 +162,17 @@ def test_all_refusals_come_at_once():
     """Several mistakes are told in one go."""
     text = refusals("gadi", gpus_per_node=5, mem_gb=500, walltime="50h", env={"RANK": "1"})
     assert [line.split(":")[0] for line in text.splitlines()] == [
-        "5 GPUs per node",
-        "5 tasks x 12 cpus = 60 per node",
-        "500 GB per node",
-        "walltime 50",
-        "--env RANK",
+        "gpus",
+        "cpus",
+        "memory",
+        "walltime",
+        "env",
     ]
 
 
 def test_unconfirmed_limits_only_warn():
     """Two nodes of gpuhopper, whose upper limit nobody has confirmed, are allowed with a warning."""
-    assert any(
-        "partition gpuhopper allows 48" in warning for warning in plan("gadi", partition="gpuhopper", nodes=2).warnings
-    )
+    assert any("gpuhopper allows 48" in warning for warning in plan("gadi", partition="gpuhopper", nodes=2).warnings)
 
 
 def test_qos_follows_walltime_and_size():
@@ -169,15 +187,16 @@ def test_qos_follows_walltime_and_size():
 
 def test_a_job_that_no_qos_takes_is_told_what_each_allows():
     """Five nodes for 30 hours are too long for one QoS and too large for the other."""
-    assert refusals("jean-zay", walltime="30h", nodes=5).splitlines() == [
-        "walltime 30:00:00: qos_gpu-t3 allows 20:00:00",
-        "20 GPUs: qos_gpu-t4 allows 16",
+    lines = refusals("jean-zay", walltime="30h", nodes=5).splitlines()
+    assert [line.partition(" [")[0] for line in lines] == [
+        "qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00",
+        "qos: 20 GPUs asked, qos_gpu-t4 allows 16",
     ]
 
 
 def test_missing_account_is_a_warning():
     """Without an account the script is still made, and the person told."""
-    assert any("no account" in warning for warning in plan("gadi").warnings)
+    assert any("account: none given" in warning for warning in plan("gadi").warnings)
     assert plan("gadi", account="ab12").warnings == []
 
 

@@ -59,6 +59,12 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
     return [name for name in paths.WORKLOADS if name.startswith(incomplete)]
 
 
+def _complete_check(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from hpclaunch.checks import CHECKS
+
+    return [name for name in CHECKS if name.startswith(incomplete)]
+
+
 _COUNT = click.IntRange(min=1)
 _OPTIONS = dict(
     [
@@ -100,6 +106,13 @@ _OPTIONS = dict(
             shell_complete=complete_workload,
             help="Bundled program to run instead of a COMMAND.  [default: mnist]",
         ),
+        _option(
+            "--force",
+            multiple=True,
+            metavar="CHECK",
+            shell_complete=_complete_check,
+            help="Let this check warn and not refuse (repeatable).",
+        ),
     ]
 )
 _COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -119,6 +132,7 @@ _IN_AN_ALLOCATION = (
     "env",
     "template",
     "workload",
+    "force",
 )
 
 
