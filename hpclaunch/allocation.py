@@ -60,6 +60,7 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
         ask_memory=False,
         ask_jobfs=False,
         storage=[],
+        storage_roots={},
         module_paths=[],
         module_purge=False,
         modules=[],

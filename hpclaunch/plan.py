@@ -11,13 +11,14 @@ from msgspec import Struct, structs
 
 from hpclaunch import checks, walltime
 from hpclaunch.checks import Finding
-from hpclaunch.checks.limits import qos_limits
+from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.request import Request
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
+from hpclaunch.storage import as_named, named_by
 
 _ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
 HOST_VARIABLES = {
@@ -43,7 +44,7 @@ HOST_VARIABLES = {
 }
 _MNIST = "mnist"  # what runs where nothing is asked for
 # The options whose words may mean nothing at a site, by the check that says so.
-_WORDS = {"walltime": ("walltime", "warn_before"), "qos": ("qos",), "workload": ("workload",), "force": ()}
+_WORDS = {"walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -185,11 +186,15 @@ def _plan(profile: Profile, request: Request) -> Plan:
         cpus = tasks * cpus_per_task
     else:
         cpus = whole or max(offered, tasks)
-    share = cpus / partition.cores_per_node if partition.cores_per_node else 1
+    share = min(cpus / partition.cores_per_node, 1) if partition.cores_per_node else 1
     mem = request.mem_gb or (
         _part(share, partition.default_mem_gb_per_node or partition.mem_gb_per_node) if site.ask_memory else None
     )
-    jobfs = _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node) if site.ask_jobfs else None
+    jobfs = (
+        request.jobfs_gb or _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node)
+        if site.ask_jobfs
+        else None
+    )
     exclusive = site.multi_node == "exclusive" and nodes > 1
     program = str(WORKLOADS[request.workload or _MNIST])
     command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
@@ -211,8 +216,8 @@ def _plan(profile: Profile, request: Request) -> Plan:
         mem_gb_per_node=mem,
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
-        modules=partition.modules + (request.module or site.modules),
-        storage=list(dict.fromkeys(site.storage + request.storage)),
+        modules=list(dict.fromkeys(partition.modules + (request.module or site.modules))),
+        storage=_storage(site, request, command),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
         command=command,
         cost=job_cost(
@@ -252,12 +257,30 @@ def _part(share: float, whole: float | None) -> int | None:
 def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
     """Return the QoS asked for, else the first that the job fits."""
     if wanted is not None:
-        return next(qos for qos in partition.qos if qos.name == wanted)
+        return known_qos(partition, wanted) or unlisted_qos(wanted)
     for qos in partition.qos:
         limits = qos_limits(qos, seconds, gpus, cores)
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
             return qos
     return None
+
+
+def _storage(site: Site, request: Request, command: list[str]) -> list[str]:
+    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch."""
+    shown = not request.command and request.workload in (None, _MNIST)
+    touched = [
+        *site.module_paths,
+        *site.setup,
+        *site.env.values(),
+        *(site.datasets.values() if shown else ()),
+        *command,
+        *request.setup,
+        *request.env.values(),
+        request.venv or "",
+        *request.links.values(),
+    ]
+    asked = [as_named(site, name) for name in site.storage + request.storage]
+    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
 
 
 def _job_name(command: list[str]) -> str:

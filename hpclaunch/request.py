@@ -28,6 +28,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
     mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
@@ -42,13 +43,14 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     workload: Word | None = None
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[str] = []
+    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""
         words = ["hpclaunch", "render"]
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "command" or value is None:
+            if name in ("command", "links") or value is None:
                 continue
             if isinstance(value, dict):
                 value = [f"{key}={text}" for key, text in value.items()]
@@ -59,17 +61,21 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         return " ".join(map(quote, words))
 
 
-def make_request(values: dict[str, Any]) -> Request:
+def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that `values` make, by the names of its keys.
 
-    Raises RequestError with a line for each value that cannot be.
+    Raises RequestError with a line for each value that cannot be; where `mistaken` is given, such a value is left out
+    instead, and its option and what is wrong are added there.
     """
     values = {name: value for name, value in values.items() if value not in (None, (), [], {})}
     try:
         return convert(values, Request)
     except ValidationError:
-        found = mistakes(values, Request)
-        raise RequestError(*(f"--{str(key[0]).replace('_', '-')}: {message}" for key, message in found)) from None
+        found = [(str(key[0]), message) for key, message in mistakes(values, Request)]
+        if mistaken is None:
+            raise RequestError(*(f"--{name.replace('_', '-')}: {message}" for name, message in found)) from None
+    mistaken += found
+    return make_request({name: value for name, value in values.items() if name not in dict(found)})
 
 
 def quote(word: str) -> str:

@@ -1,6 +1,7 @@
 """The site profile: a machine and its rules as people write them in YAML, and where it is found."""
 
 import datetime
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -62,6 +63,10 @@ class Qos(Record, frozen=True, kw_only=True):
     max_walltime: Walltime
     max_gpus: Annotated[Count | None, Meta(description="GPUs of one job, at most.")] = None
     max_cores: Annotated[Count | None, Meta(description="Cores of one job, at most.")] = None
+    disputed_max_gpus: Annotated[
+        Count | None, Meta(description="The largest max_gpus that any source gives, where they disagree.")
+    ] = None
+    max_jobs: Annotated[Count | None, Meta(description="Jobs of one person, an array's among them, at most.")] = None
     default: Annotated[bool, Meta(description="What a job gets that names none, so no directive is needed.")] = False
     automatic: Annotated[bool, Meta(description="May be chosen for a job that does not name it.")] = True
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn.")] = []
@@ -78,6 +83,9 @@ class Partition(Record, frozen=True, kw_only=True):
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
     gpu: Annotated[Line | None, Meta(description="The GPU's model.")] = None
+    compute_capability: Annotated[
+        Amount | None, Meta(description="The GPU's, as NVIDIA numbers them; bf16 needs 8.0.")
+    ] = None
     cpus_per_gpu: Annotated[Count | None, Meta(description="Cores that come with each GPU.")] = None
     cpus_per_gpu_exact: Annotated[bool, Meta(description="A job must ask for just that many per GPU.")] = False
     mem_gb_per_node: Annotated[Amount | None, Meta(description="Memory that jobs may use on a node.")] = None
@@ -94,8 +102,17 @@ class Partition(Record, frozen=True, kw_only=True):
     account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
     modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
     charge: Charge | None = None
-    internet: Annotated[bool, Meta(description="Its nodes reach the internet.")] = False
+    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: as the site's).")] = None
+    hint: Annotated[Line | None, Meta(description="Said to whoever asks for this partition by name.")] = None
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
+
+
+class RefusedDirective(Record, frozen=True, kw_only=True):
+    """Directives that a site does not take."""
+
+    pattern: Annotated[Line, Meta(description="A regular expression, searched in what follows #PBS or #SBATCH.")]
+    why: Annotated[Line, Meta(description="What is wrong with it, and what would be right.")]
+    warns: Annotated[bool, Meta(description="Warns and does not refuse.")] = False
 
 
 class Site(Record, frozen=True, kw_only=True):
@@ -131,6 +148,26 @@ class Site(Record, frozen=True, kw_only=True):
     )
     ask_jobfs: Annotated[bool, Meta(description="Ask for node-local disk in every job.")] = False
     storage: Annotated[list[Word], Meta(description="File systems that a job must name to see them.")] = []
+    storage_roots: Annotated[
+        dict[Line, Word],
+        Meta(description="What a path below one of these names, by its next folder: /g/data: gdata makes gdata/ab12."),
+    ] = {}
+    storage_given: Annotated[
+        list[Line], Meta(description="File systems that every job sees unnamed; {account} is whom it charges.")
+    ] = []
+    home_gb: Annotated[Amount | None, Meta(description="What a home folder holds, where that is little.")] = None
+    expiring: Annotated[
+        dict[Line, Count], Meta(description="Folders whose unused files are removed, after so many days.")
+    ] = {}
+    only_on: Annotated[dict[Line, list[Word]], Meta(description="Folders that only these partitions see.")] = {}
+    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: not known).")] = None
+    memory_follows_cpus: Annotated[bool, Meta(description="Memory comes with the cores; a job asks for none.")] = False
+    removed_commands: Annotated[
+        dict[Word, Line], Meta(description="Commands that are gone, and what to use instead.")
+    ] = {}
+    refused_directives: Annotated[
+        list[RefusedDirective], Meta(description="Directives that the site does not take.")
+    ] = []
     module_paths: Annotated[list[Line], Meta(description="Folders for `module use`.")] = []
     module_purge: bool = False
     modules: Annotated[list[Line], Meta(description="Loaded where the request names none.")] = []
@@ -146,6 +183,10 @@ class Site(Record, frozen=True, kw_only=True):
         bool, Meta(description="A partition that is not listed may be named too; nothing is limited in any of them.")
     ] = False
     arrays: Annotated[bool, Meta(description="Takes job arrays.")] = True
+    max_array: Annotated[Count | None, Meta(description="Jobs of one array, at most.")] = None
+    rerunnable: Annotated[
+        bool, Meta(description="Jobs may run again unless they say otherwise; PBS makes arrays of such alone.")
+    ] = True
     poll: Annotated[
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
@@ -164,6 +205,11 @@ class Site(Record, frozen=True, kw_only=True):
         if self.default_partition not in self.partitions:
             yield ("default_partition",), f"no such partition{did_you_mean(self.default_partition, self.partitions)}"
         yield from _unknown(self.unconfirmed, Site, ("unconfirmed",))
+        for i, refused in enumerate(self.refused_directives):
+            try:
+                re.compile(refused.pattern)
+            except re.error as error:
+                yield ("refused_directives", i, "pattern"), f"no regular expression: {error}"
         owners: dict[str, str] = {}
         for name, partition in self.partitions.items():
             for word in (name, *partition.aliases):
@@ -190,6 +236,8 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
         yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
     sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
+    if partition.compute_capability and not gpus:
+        yield ("compute_capability",), "a node without GPUs (gpus_per_node) has none"
     if sizes != sorted(set(sizes)):
         yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
     if len(names := [q.name for q in partition.qos]) != len(set(names)):
@@ -213,7 +261,7 @@ class Profile(Struct, frozen=True):
     site: Site
 
     def where(self, key: Key) -> str:
-        """Return FILE:LINE of `key`, or of the nearest key above it; "" where there is none. A shipped file goes by name."""
+        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is. Shipped files go by name."""
         for length in range(len(key), 0, -1):
             for layer in self.layers:
                 if found := layer.find(key[:length]):

@@ -113,7 +113,7 @@ def test_gadi_queue_limits(row):
     assert queue.charge and (queue.charge.unit, queue.charge.per, queue.charge.rate) == ("SU", "core", float(rate))
     assert tiers(queue).split() == limits
     assert queue.max_cores == int(limits[-1].split(":")[0])
-    assert queue.internet == (name == "copyq")
+    assert GADI.internet is False and bool(queue.internet) == (name == "copyq")
 
 
 @pytest.mark.parametrize("name", [row.split()[0] for row in QUEUES])
@@ -280,7 +280,8 @@ def test_jean_zay_free_partitions(name, hours, internet):
     partition = JEAN_ZAY.partitions[name]
     assert partition.directives == [f"--partition={name}"]
     assert [tier.max_walltime for tier in partition.walltime] == [f"{hours}:00:00"]
-    assert (partition.charge, partition.account_suffixes, partition.internet) == (None, [], internet)
+    assert (partition.charge, partition.account_suffixes, bool(partition.internet)) == (None, [], internet)
+    assert JEAN_ZAY.internet is False
 
 
 def test_jean_zay_has_the_partitions_that_people_may_use():

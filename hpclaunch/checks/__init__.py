@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hpclaunch.checks import limits, sizes, words
+from hpclaunch.checks import command, directives, limits, memory, sizes, words
 from hpclaunch.checks.finding import Check, Finding, judged
 from hpclaunch.errors import did_you_mean
 
@@ -22,13 +22,26 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "Check", "Finding", "plan_findings", "request_findings"]
 
-LIGHTNING_SLURM = "github.com/Lightning-AI/pytorch-lightning src/lightning/fabric/plugins/environments/slurm.py"
+_LIGHTNING = "https://github.com/Lightning-AI/pytorch-lightning"
+_LIGHTNING_SLURM = f"{_LIGHTNING}/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
+_NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
+_QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
+_SBATCH = "https://slurm.schedmd.com/sbatch.html"
+_SCRIPT = "the job script, templates/"
+_REQUEST = "hpclaunch render --help"
+
 # In the order in which a person reads the findings.
 CHECKS: dict[str, Check] = {
     "partition": Check(words=limits.known_partition, reads="partitions any_partition", options="partition"),
-    "workload": Check(words=limits.known_workload, options="workload command"),
+    "hint": Check(limits.hint, reads="hint", options="partition"),
+    "workload": Check(words=limits.known_workload, options="workload command", source=_REQUEST),
+    "placeholders": Check(
+        words.placeholders,
+        options="account job_name venv env storage module directive setup command",
+        source="examples that were copied",
+    ),
     "gpus": Check(sizes.gpus, reads="gpus_per_node", options="gpus_per_node"),
-    "tasks": Check(sizes.tasks, reads="gpus_per_node", options="tasks_per_node gpus_per_node"),
+    "tasks": Check(sizes.tasks, reads="gpus_per_node", options="tasks_per_node gpus_per_node", source=_NCCL),
     "whole-nodes": Check(sizes.whole_nodes, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
     "exclusive": Check(sizes.exclusive, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
     "cpus": Check(
@@ -37,25 +50,53 @@ CHECKS: dict[str, Check] = {
         options="cpus_per_task tasks_per_node gpus_per_node",
     ),
     "size": Check(sizes.size, reads="max_cores min_cores core_step", options="nodes cpus_per_task"),
-    "memory": Check(sizes.memory, reads="mem_gb_per_node", options="mem_gb"),
+    "memory": Check(memory.memory, reads="mem_gb_per_node memory_follows_cpus", options="mem_gb directive"),
+    "memory-charge": Check(memory.memory_charge, reads="charge.mem_gb_per_core", options="mem_gb"),
+    "jobfs": Check(memory.jobfs, reads="jobfs_gb_per_node ask_jobfs", options="jobfs_gb"),
     "walltime": Check(
         limits.walltime,
         words=limits.readable_walltime,
         reads="walltime",
         options="walltime warn_before nodes",
+        source=_REQUEST,
     ),
-    "qos": Check(limits.qos, words=limits.known_qos, reads="qos", options="qos walltime nodes"),
+    "qos": Check(
+        limits.qos,
+        reads="qos.max_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores",
+        options="qos walltime nodes gpus_per_node",
+    ),
     "account": Check(words.account, reads="account account_help account_suffixes", options="account partition"),
-    "job-name": Check(words.job_name, options="job_name", source=LIGHTNING_SLURM),
-    "env": Check(words.env, options="env"),
-    "attempts": Check(limits.attempts, options="max_attempts warn_before directive"),
-    "signal": Check(words.signal, options="directive launcher"),
-    "directives": Check(words.directives, options="directive"),
+    "job-name": Check(words.job_name, options="job_name", source=_LIGHTNING_SLURM),
+    "env": Check(words.env, options="env", source=_SCRIPT),
+    "modules": Check(words.modules, reads="modules", options="module partition"),
+    "storage": Check(command.storage, reads="storage storage_roots storage_given", options="storage env setup venv"),
+    "home": Check(command.home, reads="home_gb", options="venv env command"),
+    "expiring": Check(command.expiring, reads="expiring", options="env command"),
+    "reach": Check(command.reach, reads="only_on", options="command setup env venv partition"),
+    "download": Check(command.download, reads="internet", options="command setup env partition"),
+    "commands": Check(command.removed_commands, reads="removed_commands", options="command setup"),
+    "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
+    "trainer": Check(command.trainer, options="command nodes gpus_per_node tasks_per_node", source=_LIGHTNING_SLURM),
+    "literal": Check(command.literal, options="command", source=_SCRIPT),
+    "dtype": Check(
+        command.dtype,
+        reads="compute_capability",
+        options="command partition",
+    ),
+    "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
+    "arrays": Check(
+        directives.arrays, reads="arrays max_array rerunnable qos.max_jobs", options="directive", source=_QSUB
+    ),
+    "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
+    "log-folder": Check(directives.log_folder, options="directive", source=_SBATCH),
+    "directives": Check(directives.directives, options="directive", source=_QSUB),
+    "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
+    "repeated": Check(directives.repeated, options="directive", source=_QSUB),
 }
 
 
 def request_findings(profile: Profile, request: Request) -> Iterator[Finding]:
-    """Yield what makes a plan impossible: words of the request that mean nothing at this site; nobody can force them."""
+    """Yield what makes a plan impossible: words of the request that mean nothing here. Nobody can force them."""
     for name, check in CHECKS.items():
         for found in check.words(profile, request) if check.words else ():
             finding = judged(profile, name, check, found)

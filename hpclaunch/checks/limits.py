@@ -1,8 +1,7 @@
-"""Names and times: the partition, the QoS, the walltime, attempts past it, and the workload."""
+"""Names and times: the partition, the QoS, the walltime, and the workload."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,18 +22,6 @@ def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
     site, wanted = profile.site, request.partition
     if wanted and not site.any_partition and site.find_partition(wanted) is None:
         yield Found(f"site {profile.name} has no {wanted!r}{did_you_mean(wanted, site.partitions)}", ("partitions",))
-
-
-def known_qos(profile: Profile, request: Request) -> Iterator[Found]:
-    """Refuse a QoS that the partition does not have."""
-    name = request.partition or profile.site.default_partition
-    found = profile.site.find_partition(name) or (name, Partition())
-    names = [qos.name for qos in found[1].qos]
-    if request.qos and request.qos not in names and profile.site.find_partition(name):
-        yield Found(
-            f"partition {found[0]} has no {request.qos!r}{did_you_mean(request.qos, names)}",
-            ("partitions", found[0], "qos"),
-        )
 
 
 def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
@@ -61,32 +48,60 @@ def readable_walltime(_profile: Profile, request: Request) -> Iterator[Found]:
                 yield Found(f"{option}{error}")
 
 
+def hint(plan: Plan) -> Iterator[Found]:
+    """Say what the profile has to say to whoever asks for a partition by name."""
+    if plan.request.partition and plan.partition.hint:
+        yield Found(f"{plan.partition_name} asked: {plan.partition.hint}", partition_key(plan, "hint"), warns=True)
+
+
 def walltime(plan: Plan) -> Iterator[Found]:
-    """Refuse a walltime longer than the partition allows for the job's size."""
+    """Refuse a walltime longer than the partition allows for the job's size, and what is no time or could be two."""
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
     if not tiers:
         return
-    number = next(
-        (i for i, tier in enumerate(tiers) if tier.max_cores is None or cores <= tier.max_cores), len(tiers) - 1
-    )
+    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), len(tiers) - 1)
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
     longer = [
-        f"--walltime {plan.walltime} with at most {tier.max_cores} cores"
-        for tier in tiers
-        if tier.max_cores and plan.seconds <= times.clock_seconds(tier.max_walltime)
+        f" or {plan.walltime} with at most {other.max_cores} cores"
+        for other in tiers
+        if other.max_cores and plan.seconds <= times.clock_seconds(other.max_walltime)
     ]
     yield Found(
-        f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime} for {cores} cores; "
-        f"use --walltime {tier.max_walltime}{' or ' + longer[-1] if longer else ''}",
+        f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime}{_span(plan, number)}; "
+        f"use --walltime {tier.max_walltime}{longer[-1] if longer else ''}",
         partition_key(plan, "walltime", number, "max_walltime"),
     )
 
 
+def _span(plan: Plan, number: int) -> str:
+    """Return the sizes for which a tier counts, or nothing where it counts for all."""
+    tiers, step = plan.partition.walltime, 1
+    if plan.site.multi_node == "whole":
+        step = plan.partition.cores_per_node or 1
+    before = tiers[number - 1].max_cores if number else None
+    least = (before // step + 1) * step if before else None
+    most = tiers[number].max_cores or plan.partition.max_cores
+    if least is None:
+        return f" up to {most} cores" if most and len(tiers) > 1 else ""
+    return f" for {least} to {most} cores" if most and most != least else f" for {least} cores"
+
+
 def qos(plan: Plan) -> Iterator[Found]:
-    """Refuse a job longer or larger than its QoS allows: Slurm would take it and never start it."""
+    """Refuse a QoS of another partition, and a job longer or larger than its QoS allows: it would never start."""
+    known = [one.name for one in plan.partition.qos]
+    if plan.qos and plan.qos not in plan.partition.qos and not plan.site.any_partition:
+        owners = [
+            name for name, other in plan.site.partitions.items() if any(one.name == plan.qos.name for one in other.qos)
+        ]
+        belongs = f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
+        yield Found(
+            f"partition {plan.partition_name} has no {plan.qos.name!r}"
+            f"{belongs if owners else did_you_mean(plan.qos.name, known)}",
+            partition_key(plan, "qos"),
+        )
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
     for i, one in enumerate(plan.partition.qos):
         if (plan.qos is None and one.automatic) or one == plan.qos:
@@ -97,29 +112,23 @@ def qos(plan: Plan) -> Iterator[Found]:
                 )
 
 
+def unlisted_qos(name: str) -> Qos:
+    """Return a QoS of which nothing is known: a grant's own, perhaps."""
+    return Qos(name=name, max_walltime="9999:59:59")
+
+
 def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[str, str]]:
     """Yield (key, message) for each limit of `qos` that a job of this length and size exceeds."""
     if seconds > times.clock_seconds(qos.max_walltime):
         yield "max_walltime", f"{times.clock(seconds)} asked, {qos.name} allows {qos.max_walltime}"
-    if qos.max_gpus and gpus > qos.max_gpus:
+    if qos.disputed_max_gpus and gpus > qos.disputed_max_gpus:
+        yield "disputed_max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.disputed_max_gpus} at the very most"
+    elif qos.max_gpus and gpus > qos.max_gpus:
         yield "max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.max_gpus}"
     if qos.max_cores and cores > qos.max_cores:
         yield "max_cores", f"{cores} cores asked, {qos.name} allows {qos.max_cores}"
 
 
-def attempts(plan: Plan) -> Iterator[Found]:
-    """Refuse further attempts where none can be: no limit on time, no time to save, an array, a --signal of one's own."""
-    if plan.max_attempts == 1:
-        return
-    if plan.site.scheduler == "local":
-        yield Found(f"{plan.max_attempts} asked, but nothing limits the time on this machine; leave them out")
-    if any("--signal" in line for line in plan.directives):
-        yield Found("--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out")
-    if plan.site.scheduler == "pbs" and any(re.match("-J", line) for line in plan.directives):
-        yield Found(
-            "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out"
-        )
-    if plan.warn_seconds >= plan.seconds:
-        yield Found(
-            f"--warn-before {times.clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}",
-        )
+def known_qos(partition: Partition, name: str) -> Qos | None:
+    """Return the partition's QoS of that name, or None."""
+    return next((qos for qos in partition.qos if qos.name == name), None)

@@ -1,4 +1,4 @@
-"""Nodes, GPUs, cores and memory against what a partition has."""
+"""Nodes, GPUs and cores against what a partition has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from hpclaunch.checks.finding import Found, partition_key
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word, which has an s but for 1."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def gpus(plan: Plan) -> Iterator[Found]:
@@ -31,12 +36,19 @@ def _with_gpus(plan: Plan) -> str:
 
 
 def tasks(plan: Plan) -> Iterator[Found]:
-    """Refuse more ranks on a node than GPUs: two ranks cannot share a GPU under nccl."""
-    gpus = plan.gpus_per_node
-    if plan.site.scheduler != "local" and plan.partition.gpus_per_node and 0 < gpus < plan.tasks_per_node:
+    """Refuse more ranks on a node than GPUs, and under the launcher tasks several ranks that leave GPUs idle."""
+    gpus, ranks = plan.gpus_per_node, plan.tasks_per_node
+    if plan.site.scheduler == "local" or not plan.partition.gpus_per_node:
+        return
+    if 0 < gpus < ranks:
         yield Found(
-            f"{plan.tasks_per_node} per node asked with {gpus} GPUs, two ranks cannot share a GPU under nccl; "
+            f"{ranks} per node asked with {counted(gpus, 'GPU')}, two ranks cannot share a GPU under nccl; "
             f"use --tasks-per-node {gpus}"
+        )
+    elif plan.launcher == "tasks" and 1 < ranks < gpus:
+        yield Found(
+            f"{ranks} per node asked with {gpus} GPUs, Lightning refuses that and the rest idles; "
+            f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all"
         )
 
 
@@ -56,9 +68,10 @@ def exclusive(plan: Plan) -> Iterator[Found]:
     """Warn of a job on several nodes that is charged for all of each, whatever it asks for."""
     gpus, most = plan.gpus_per_node, plan.partition.gpus_per_node
     if plan.site.multi_node == "exclusive" and plan.nodes > 1 and 0 < gpus < most:
+        all_of_them = plan.nodes * most
         yield Found(
-            f"{plan.nodes} nodes with {gpus} of {most} GPUs asked, {plan.name} charges a job on several nodes "
-            f"for all {plan.nodes * most}",
+            f"{plan.nodes} nodes with {gpus} of {most} GPUs asked, {plan.name} charges a job on several nodes for all: "
+            f"{all_of_them} GPUs, {all_of_them * plan.seconds * plan.max_attempts / 3600:g} GPU-hours",
             ("multi_node",),
             warns=True,
         )
@@ -68,7 +81,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
     """Refuse more cores on a node than it has or than come with its GPUs; warn where the surplus is only charged."""
     asked, cores = plan.tasks_per_node * plan.cpus_per_task, plan.partition.cores_per_node
     per_gpu, gpus = plan.partition.cpus_per_gpu, plan.gpus_per_node
-    shape = f"{plan.tasks_per_node} tasks x {plan.cpus_per_task} = {asked} per node asked"
+    shape = f"{counted(plan.tasks_per_node, 'task')} x {plan.cpus_per_task} = {asked} per node asked"
     if cores and asked > cores:
         yield Found(
             f"{shape}, a node of {plan.partition_name} has {cores}; use --cpus-per-task "
@@ -76,7 +89,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
             partition_key(plan, "cores_per_node"),
         )
     elif per_gpu and gpus and asked > gpus * per_gpu:
-        share = f"{gpus} GPUs come with {gpus} x {per_gpu} = {gpus * per_gpu} on {plan.partition_name}"
+        share = f"{plan.partition_name} gives {gpus} x {per_gpu} = {gpus * per_gpu} with {counted(gpus, 'GPU')}"
         exact = plan.partition.cpus_per_gpu_exact
         rest = "leave --cpus-per-task out or lower it" if exact else "the surplus is charged as more GPUs"
         yield Found(f"{shape}, {share}; {rest}", partition_key(plan, "cpus_per_gpu"), warns=not exact)
@@ -85,28 +98,20 @@ def cpus(plan: Plan) -> Iterator[Found]:
 def size(plan: Plan) -> Iterator[Found]:
     """Refuse more cores than a partition gives to one job, fewer than it wants, and what is no multiple of its step."""
     cores, part, where = plan.nodes * plan.cpus_per_node, plan.partition, plan.partition_name
-    asked = f"{plan.nodes} {'node' if plan.nodes == 1 else 'nodes'}, {cores} cores asked"
+    asked = f"{counted(plan.nodes, 'node')}, {counted(cores, 'core')} asked"
     if part.max_cores and cores > part.max_cores:
         nodes = part.max_cores // (part.cores_per_node or part.max_cores)
-        yield Found(
-            f"{asked}, {where} allows {part.max_cores}; use --nodes {max(nodes, 1)}", partition_key(plan, "max_cores")
-        )
+        fewer = f"--nodes {nodes}" if 0 < nodes < plan.nodes else f"at most {part.max_cores}"
+        yield Found(f"{asked}, {where} allows {part.max_cores}; use {fewer}", partition_key(plan, "max_cores"))
     if part.min_cores and cores < part.min_cores:
-        yield Found(f"{asked}, {where} wants at least {part.min_cores}", partition_key(plan, "min_cores"))
+        yield Found(
+            f"{asked}, {where} wants at least {part.min_cores}; use --cpus-per-task "
+            f"{-(-part.min_cores // (plan.nodes * plan.tasks_per_node))}",
+            partition_key(plan, "min_cores"),
+        )
     if part.core_step and cores % part.core_step:
         more = -(-cores // part.core_step) * part.core_step
         yield Found(
-            f"{asked}, {where} gives cores in multiples of {part.core_step}; use {more}",
+            f"{asked}, {where} gives cores in multiples of {part.core_step}; use {more} in all",
             partition_key(plan, "core_step"),
-        )
-
-
-def memory(plan: Plan) -> Iterator[Found]:
-    """Refuse more memory per node than jobs may have."""
-    most = plan.partition.mem_gb_per_node
-    if plan.mem_gb_per_node and most and plan.mem_gb_per_node > most:
-        yield Found(
-            f"{plan.mem_gb_per_node} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs; "
-            f"use --mem-gb {int(most)}",
-            partition_key(plan, "mem_gb_per_node"),
         )

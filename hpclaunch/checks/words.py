@@ -55,6 +55,14 @@ SHELLS_OWN = {
 HIDES_SLURM = {"bash", "interactive"}
 
 
+# What templates and examples leave for a person to fill in.
+_PLACEHOLDER = re.compile(
+    r"(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
+    r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s])/path/to/",
+    re.IGNORECASE,
+)
+
+
 def account(plan: Plan) -> Iterator[Found]:
     """Refuse an account whose suffix is another partition's; warn of none."""
     suffixes = plan.partition.account_suffixes
@@ -63,11 +71,50 @@ def account(plan: Plan) -> Iterator[Found]:
             yield Found(f"none given; {plan.site.account_help}", ("account_help",), warns=True)
     elif suffixes and not plan.account.endswith(tuple(suffixes)):
         project = plan.account.partition("@")[0]
+        owner = next(
+            (
+                name
+                for name, other in plan.site.partitions.items()
+                if plan.account.endswith(tuple(other.account_suffixes))
+            ),
+            None,
+        )
         yield Found(
             f"{plan.account} asked, {plan.partition_name} charges accounts that end in {' or '.join(suffixes)}; "
-            f"use -A {project}{suffixes[0]}",
+            f"use -A {project}{suffixes[0]}{f' or --partition {owner}' if owner else ''}",
             partition_key(plan, "account_suffixes"),
         )
+
+
+def placeholders(plan: Plan) -> Iterator[Found]:
+    """Refuse what an example left to be filled in: your_project, <account>, changeme, xxx, /path/to/."""
+    request = plan.request
+    words = [
+        *((f"--env {name}", value) for name, value in request.env.items()),
+        *(("--storage", name) for name in request.storage),
+        *(("--module", name) for name in request.module),
+        *(("--directive", line) for line in request.directive),
+        *(("--setup", line) for line in request.setup),
+        *(("COMMAND", word) for word in request.command),
+    ]
+    for option, text in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
+        if text:
+            words.insert(0, (option, text))
+    for option, text in words:
+        if found := _PLACEHOLDER.search(text):
+            yield Found(f"{option} {text!r}: {found[0].strip('/=@:+ ')} is left from an example; fill it in")
+
+
+def modules(plan: Plan) -> Iterator[Found]:
+    """Refuse a module that belongs to another partition's hardware."""
+    for name, other in plan.site.partitions.items():
+        for module in set(other.modules) - set(plan.partition.modules):
+            if module in plan.request.module:
+                own = f", which loads {' '.join(plan.partition.modules)} by itself" if plan.partition.modules else ""
+                yield Found(
+                    f"{module} asked is for {name}, not for {plan.partition_name}{own}; leave it out",
+                    ("partitions", name, "modules"),
+                )
 
 
 def job_name(plan: Plan) -> Iterator[Found]:
@@ -84,20 +131,3 @@ def env(plan: Plan) -> Iterator[Found]:
             yield Found(f"--env {name}: the job sets it itself, on each rank; leave it out")
         elif name in SHELLS_OWN:
             yield Found(f"--env {name}: the job script's shell has its own use for it; set it inside your command")
-
-
-def signal(plan: Plan) -> Iterator[Found]:
-    """Warn of a --signal of one's own under torchrun, which ends of a signal that it does not know."""
-    if plan.launcher == "torchrun" and any("--signal" in line for line in plan.directives):
-        yield Found(
-            "--signal with torchrun: it ends of a signal that it does not know; --max-attempts tells the ranks",
-            warns=True,
-        )
-
-
-def directives(plan: Plan) -> Iterator[Found]:
-    """Refuse a directive that PBS refuses or that carries too much: a comment behind it, -V."""
-    if plan.site.scheduler == "pbs":
-        for line in plan.directives:
-            if re.search(r"\s#|^-V\b", line):
-                yield Found(f"{line!r}: PBS refuses a comment behind a directive, and -V carries too much")

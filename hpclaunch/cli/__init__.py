@@ -17,6 +17,7 @@ from hpclaunch.errors import HpclaunchError  # noqa: E402
 # Each command and where it is; a command's module is imported when it is called.
 COMMANDS = {
     "render": "job.render_command",
+    "check": "check.check_command",
     "run": "job.run_command",
     "submit": "submit.submit_command",
     "launch": "job.launch_command",
@@ -70,7 +71,7 @@ def main(ctx: click.Context) -> None:
     Every option can also come from the environment (HPCLAUNCH_NODES=2) and from a config file, ./hpclaunch.yaml or
     hpclaunch.yaml in the user's config folder (nodes: 2). The command line wins, then the environment.
     """
-    if ctx.invoked_subcommand in ("render", "run", "submit", "launch"):
+    if ctx.invoked_subcommand in ("render", "check", "run", "submit", "launch"):
         from hpclaunch.cli.options import config_defaults
 
         ctx.default_map = {ctx.invoked_subcommand: config_defaults()}

@@ -90,6 +90,7 @@ _OPTIONS = dict(
         _option("--tasks-per-node", type=_COUNT, help="Ranks on each node.  [default: one for each GPU]"),
         _option("--cpus-per-task", type=_COUNT, help="Cores for each rank.  [default: its share of the node]"),
         _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
+        _option("--jobfs-gb", type=_COUNT, help="Node-local disk per node in GB."),
         _option("--job-name", "-J", help="[default: the script's name]"),
         _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
         _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
@@ -117,7 +118,17 @@ _OPTIONS = dict(
 )
 _COMMAND = click.argument("command", nargs=-1, type=click.UNPROCESSED)
 # What belongs to a cluster: on this machine it counts from the command line alone.
-_SITE_BOUND = ("partition", "account", "qos", "gpus_per_node", "module", "storage", "directive", "template")
+_SITE_BOUND = (
+    "partition",
+    "account",
+    "qos",
+    "gpus_per_node",
+    "jobfs_gb",
+    "module",
+    "storage",
+    "directive",
+    "template",
+)
 
 
 _SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
@@ -164,10 +175,15 @@ def config_defaults() -> dict[str, Any]:
     return {}
 
 
-def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[Request, site.Profile]:
+def planned_request(
+    ctx: click.Context,
+    values: dict[str, Any],
+    here: bool = False,
+    mistaken: list[tuple[str, str]] | None = None,
+) -> tuple[Request, site.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
-    With `here` the site is this machine unless the command line names one.
+    With `here` the site is this machine unless the command line names one. `mistaken` is make_request's.
     """
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -175,17 +191,22 @@ def planned_request(ctx: click.Context, values: dict[str, Any], here: bool = Fal
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return _request(ctx, values), profile
+    request = _request(ctx, values, mistaken)
+    if profile.site.scheduler != "local" and (profile.site.storage_roots or profile.site.home_gb):
+        from hpclaunch.links import followed
+
+        request = followed(profile.site, request)
+    return request, profile
 
 
-def _request(ctx: click.Context, values: dict[str, Any]) -> Request:
+def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND and --workload the one from nearer by counts."""
     near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
     command, workload = (ctx.get_parameter_source(name) for name in ("command", "workload"))
     if command in near and workload in near and command is not workload:
         values["workload" if near.index(command) < near.index(workload) else "command"] = None
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
-    return make_request({**values, "command": list(values["command"] or ())})
+    return make_request({**values, "command": list(values["command"] or ())}, mistaken)
 
 
 def _typed(ctx: click.Context, name: str) -> bool:

@@ -1,0 +1,170 @@
+"""Directives that a person gives: what the scheduler or the site refuses, ignores, or takes otherwise than meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hpclaunch.checks.finding import Found, partition_key
+from hpclaunch.walltime import clock
+
+if TYPE_CHECKING:
+    from hpclaunch.plan import Plan
+
+# What the job script asks for by itself, and the option that says it. PBS: qsub(1B); Slurm: sbatch(1).
+_PBS_RESOURCES = {
+    "walltime": "--walltime",
+    "ncpus": "--nodes, --cpus-per-task",
+    "ngpus": "--gpus-per-node",
+    "mem": "--mem-gb",
+    "jobfs": "--jobfs-gb",
+    "storage": "--storage",
+    "select": "--nodes, --gpus-per-node",
+}
+_PBS_OPTIONS = {"-q": "--partition", "-P": "--account", "-N": "--job-name"}
+_SLURM_OPTIONS = {
+    "--nodes -N": "--nodes",
+    "--ntasks -n": "--tasks-per-node",
+    "--ntasks-per-node": "--tasks-per-node",
+    "--cpus-per-task -c": "--cpus-per-task",
+    "--gres --gpus --gpus-per-node --gpus-per-task -G": "--gpus-per-node",
+    "--time -t": "--walltime",
+    "--account -A": "--account",
+    "--qos -q": "--qos",
+    "--partition -p": "--partition",
+    "--job-name -J": "--job-name",
+}
+
+
+def directives(plan: Plan) -> Iterator[Found]:
+    """Refuse what a scheduler reads otherwise than meant: -V, a comment or comma behind it, $NAME, a comma in -v."""
+    pbs = plan.site.scheduler == "pbs"
+    for line in plan.directives if plan.site.scheduler != "local" else ():
+        if pbs and re.search(r"\s#", line):
+            yield Found(f"{line!r}: PBS refuses a comment behind a directive; leave it out")
+        if pbs and re.match(r"-V\b", line):
+            yield Found(f"{line!r} carries the login node's whole environment into the job; use --env NAME=VALUE")
+        if re.search(r",\s*$", line):
+            yield Found(f"{line!r} ends in a comma, half a list; leave it out")
+        if re.search(r"\$\{?\w", line):
+            known = "%x, %j" if not pbs else "a fixed name"
+            yield Found(f"{line!r}: no shell reads a directive, so $NAME stays as it is; use {known}")
+        if pbs and (variables := re.match(r"-v\s*(.+)", line)):
+            broken = [part for part in variables[1].split(",") if not re.fullmatch(r"\s*[A-Za-z_]\w*(=.*)?", part)]
+            if broken and not re.search(r"['\"]", variables[1]):
+                yield Found(f"{line!r}: PBS splits it at each comma, {broken[0]!r} is no NAME; use --env NAME=VALUE")
+
+
+def refused_directives(plan: Plan) -> Iterator[Found]:
+    """Refuse directives that the profile lists as not taken."""
+    for line in plan.directives:
+        for i, refused in enumerate(plan.site.refused_directives):
+            if re.search(refused.pattern, line):
+                yield Found(f"{line!r}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns)
+
+
+def repeated(plan: Plan) -> Iterator[Found]:
+    """Refuse a -l of what the script asks for already: PBS takes the first; warn where the last is taken."""
+    for line in plan.directives[len(plan.site.directives) :]:
+        if any(re.search(refused.pattern, line) for refused in plan.site.refused_directives):
+            continue
+        if plan.site.scheduler == "pbs":
+            for name in re.findall(r"(?:^-l\s*|,)(\w+)[=:]", line) if line.startswith("-l") else ():
+                if name in _PBS_RESOURCES:
+                    yield Found(
+                        f"{line!r}: the script asks for {name} already, and PBS takes the first; "
+                        f"use {_PBS_RESOURCES[name]}"
+                    )
+            if option := _PBS_OPTIONS.get(line[:2]):
+                yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
+        elif plan.site.scheduler == "slurm":
+            word = re.split(r"[\s=]", line)[0]
+            option = next((o for names, o in _SLURM_OPTIONS.items() if word in names.split()), None)
+            if option and not (word == "--gres" and "gpu" not in line):
+                yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
+
+
+def log_folder(plan: Plan) -> Iterator[Found]:
+    """Refuse an output in a folder named after the job, which cannot be there before it; warn of any other folder."""
+    for line in plan.directives:
+        if plan.site.scheduler == "slurm":
+            found = re.match(r"(?:--output|--error|-o|-e)[\s=]\s*(.+)", line)
+        else:
+            found = re.match(r"-[oe]\s+(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
+        folder = PurePath(found[1]).parent if found else PurePath()
+        if "%" in str(folder) and plan.site.scheduler == "slurm":
+            yield Found(
+                f"{line!r}: no folder of the job's own number can be there before the job; put %j into the file's name"
+            )
+        elif str(folder) not in (".", "/", "/dev"):
+            yield Found(f"{line!r}: the folder must be there before the job starts; run mkdir -p {folder}", warns=True)
+
+
+def arrays(plan: Plan) -> Iterator[Found]:
+    """Refuse an array where a site takes none, of more jobs than it or the QoS takes, or of PBS jobs without -r y."""
+    pattern = r"-J\s*([\d,:%-]+)" if plan.site.scheduler == "pbs" else r"(?:--array[\s=]|-a\s*)([\d,:%-]+)"
+    for line in plan.directives if plan.site.scheduler != "local" else ():
+        if not (found := re.match(pattern, line)):
+            continue
+        count = _array_size(found[1])
+        if not plan.site.arrays:
+            yield Found(f"{line!r}: {plan.name} takes no arrays; submit each job by itself", ("arrays",))
+        if plan.site.max_array and count > plan.site.max_array:
+            yield Found(
+                f"{line!r}: {count} jobs, {plan.name} takes {plan.site.max_array} in an array; split it",
+                ("max_array",),
+            )
+        if plan.qos and plan.qos.max_jobs and count > plan.qos.max_jobs and plan.qos in plan.partition.qos:
+            yield Found(
+                f"{line!r}: {count} jobs, {plan.qos.name} allows a person {plan.qos.max_jobs}, waiting ones included; "
+                "% does not help; split it",
+                partition_key(plan, "qos", plan.partition.qos.index(plan.qos), "max_jobs"),
+            )
+        rerunnable = plan.site.rerunnable or plan.max_attempts > 1 or "-r y" in plan.directives
+        if plan.site.scheduler == "pbs" and not rerunnable:
+            yield Found(f"{line!r}: PBS makes arrays of rerunnable jobs alone; use --directive '-r y'", ("rerunnable",))
+
+
+def _array_size(text: str) -> int:
+    """Count the jobs of 0-15:4%2 or 1,3,5-7."""
+    count = 0
+    for part in text.partition("%")[0].split(","):
+        if numbers := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+            first, last, step = (int(n) if n else None for n in numbers.groups())
+            count += ((last if last is not None else first or 0) - (first or 0)) // (step or 1) + 1
+    return count
+
+
+def signal(plan: Plan) -> Iterator[Found]:
+    """Warn of a --signal of one's own that no rank will hear: under torchrun, or to the job's shell alone."""
+    for line in plan.directives:
+        if not line.startswith("--signal"):
+            continue
+        if plan.launcher == "torchrun":
+            yield Found(
+                "--signal with torchrun: it ends of a signal that it does not know; --max-attempts tells the ranks",
+                warns=True,
+            )
+        elif re.search(r"[=\s]R?B", line):
+            yield Found(
+                f"{line!r}: B: signals the job's shell alone, no rank hears it; leave B: out, or use --max-attempts",
+                warns=True,
+            )
+
+
+def attempts(plan: Plan) -> Iterator[Found]:
+    """Refuse further attempts where none can be: no time limit, no time to save, an array, a --signal of one's own."""
+    if plan.max_attempts == 1:
+        return
+    if plan.site.scheduler == "local":
+        yield Found(f"{plan.max_attempts} asked, but nothing limits the time on this machine; leave them out")
+    if any("--signal" in line for line in plan.directives):
+        yield Found("--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out")
+    if plan.site.scheduler == "pbs" and any(re.match("-J", line) for line in plan.directives):
+        yield Found(
+            "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out"
+        )
+    if plan.warn_seconds >= plan.seconds:
+        yield Found(f"--warn-before {clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}")
