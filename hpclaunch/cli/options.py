@@ -225,6 +225,22 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     return _request(ctx, {**values, "site": name}), site.load(name)
 
 
+def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the profile that knows this host, if one is needed, and what the command line says besides a script.
+
+    Raises click.UsageError for what cannot win over the script.
+    """
+    from hpclaunch.cli.check_script import WINNING
+
+    typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
+    if other := next((name for name in typed if name not in WINNING), None):
+        what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
+        raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+    if "force" in typed:
+        typed["force"] = list(typed["force"])
+    return (None if values["site"] else _matching_host()), typed
+
+
 def _matching_host() -> str | None:
     import socket
 

@@ -84,7 +84,8 @@ def _common(asked: Asked, directives: Directives) -> None:
             name = re.sub(r"\W", "", found[0])
             unsure = option.name in ("o", "e") and name == "PBS_JOBID"
             text = f"{option.written} {option.value}: {found[0]} is not expanded in a directive, it stays as it is"
-            asked.say("variable", option.line, text, refuses=not unsure)
+            mended = option.name in ("o", "e", "output", "error")  # the new script has logs of its own
+            asked.say("variable", option.line, text, refuses=not unsure, mended=mended)
         before = first.setdefault(option.name, option)
         if before is not option and before.value != option.value and option.name not in ("v", "W", "m", "l.other"):
             counts = last_counts or not option.name.startswith("l.")
@@ -109,7 +110,7 @@ def _placeholder(asked: Asked, option: Option) -> None:
     if not found or (option.name not in _NAMED and not re.search(r"<[^>]*>|change_?me", found[0], re.IGNORECASE)):
         return
     mail = option.name in ("mail-user", "M")
-    asked.say("placeholder", option.line, f"{option.written} {option.value}: a placeholder", refuses=not mail)
+    asked.say("placeholders", option.line, f"{option.written} {option.value}: a placeholder", refuses=not mail)
 
 
 def variables(asked: Asked, option: Option, items: list[str]) -> None:

@@ -89,7 +89,7 @@ def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
                       f"{name}={option.value}GB", mended=False)  # fmt: skip
             continue
         asked.set(key, values.whole_gb(size / nodes), option)
-        if nodes > 1 and most and size <= most:
+        if nodes > 1 and most and 0.4 * most <= size <= most:
             text = f"{name}={option.value} is for all {nodes} nodes, {size / nodes:g} GB each; if it is meant for each, "
             asked.say("totals", option.line, f"{text}write {name}={size * nodes:g}GB", refuses=False)
 

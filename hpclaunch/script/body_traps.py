@@ -11,6 +11,7 @@ from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, Start, assignments, modules
 from hpclaunch.script.remark import Remark, remark
 from hpclaunch.script.shell import Command
+from hpclaunch.storage import as_named, named_by
 
 _PER_RANK = re.compile(r"(?<!\\)\$\{?(SLURM_PROCID|SLURM_NODEID|SLURM_LOCALID)\b")
 _PORT = re.compile(r"--master[_-]port[= ]([1-9]\d+)|--main[_-]process[_-]port[= ]([1-9]\d+)|--rdzv[_-]endpoint[= ]\S*:([1-9]\d+)")
@@ -123,7 +124,7 @@ def _retired(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remar
         words = command.split()[1]
         head = name_of(words[0]) if words else ""
         if instead := asked.profile.site.removed_commands.get(head):
-            yield remark("retired-command", command.line, f"{head} is gone from {asked.profile.name}: {instead}")
+            yield remark("commands", command.line, f"{head} is gone from {asked.profile.name}: {instead}")
 
 
 def _arch(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remark]:
@@ -138,38 +139,36 @@ def _arch(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remark]:
     for line, module in loaded:
         if module in others:
             right = f"use {needed[0]}" if needed else "leave it out"
-            yield remark("arch-module", line, f"{module} is not for partition {where}: {right}", mended=True)
+            yield remark("modules", line, f"{module} is not for partition {where}: {right}", mended=True)
             return
     for module in needed if first is not None else ():
         line, family = loaded[first or 0]
         if module not in names and not any(name.startswith("cpuarch/") for name in names[:first]):
             text = f"{family} on {where} needs `module load {module}` before it"
-            yield remark("arch-module", line, text, mended=True)
+            yield remark("modules", line, text, mended=True)
         elif module in names and names.index(module) > (first or 0):
             text = f"{module} must be loaded before {family}, line {line}"
-            yield remark("arch-module", loaded[names.index(module)][0], text, mended=True)
+            yield remark("modules", loaded[names.index(module)][0], text, mended=True)
 
 
-def needed_storage(asked: Asked, lines: list[str]) -> dict[str, tuple[int, str]]:
-    """Return the file systems of the paths in a script's lines, each with the first line and path."""
-    found: dict[str, tuple[int, str]] = {}
+def needed_storage(asked: Asked, lines: list[str]) -> dict[str, int]:
+    """Return the file systems that must be named for the paths in a script, each with the first line that needs it."""
+    site, account = asked.profile.site, asked.values.get("account") or asked.profile.site.account
+    found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
-        if line.lstrip().startswith("#") and not line.startswith(("#PBS -o", "#PBS -e")):
-            continue
-        for root, kind in asked.profile.site.storage_roots.items():
-            for match in re.finditer(rf"(?<![\w/.]){re.escape(root.rstrip('/'))}/([A-Za-z0-9]+)\b", line):
-                found.setdefault(f"{kind.rstrip('/')}/{match[1]}", (number, match[0]))
+        if not line.lstrip().startswith("#"):
+            for name in named_by(site, account, [line]):
+                found.setdefault(name, number)
     return found
 
 
 def _storage(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remark]:
-    site, account = asked.profile.site, asked.values.get("account") or site.account or ""
-    given = {given.format(account=account) for given in site.storage_given} | set(asked.values.get("storage", []))
-    for name, (line, path) in needed_storage(asked, lines).items():
-        if name not in given:
-            has = "+".join([*asked.values.get("storage", []), name])
-            text = f"{path}: the job does not see it; write -l storage={has}"
-            yield remark("storage", line, text, mended=True)
+    has = [as_named(asked.profile.site, name) for name in asked.values.get("storage", [])]
+    needed = needed_storage(asked, lines)
+    missing = [name for name in needed if name not in has]
+    for name in missing:
+        text = f"a path in {name}, which the job does not see: write -l storage={'+'.join([*has, *missing])}"
+        yield remark("storage", needed[name], text, mended=True)
 
 
 def _devices(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remark]:
@@ -180,17 +179,17 @@ def _devices(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remar
             nnodes, per_node = layer.options.get("nnodes", ""), layer.options.get("nproc-per-node", "")
             if nnodes.isdigit() and int(nnodes) != asked.nodes:
                 text = f"torchrun for {nnodes} nodes, the directives ask for {asked.nodes}"
-                yield remark("devices", start.launch.line, text, mended=True)
+                yield remark("trainer", start.launch.line, text, mended=True)
             if per_node.isdigit() and asked.gpus and int(per_node) != asked.gpus:
                 text = f"torchrun starts {per_node} ranks on a node, the directives ask for {asked.gpus} GPUs there"
                 more = int(per_node) > asked.gpus
-                yield remark("devices", start.launch.line, text, refuses=more, mended=not more)
+                yield remark("trainer", start.launch.line, text, refuses=more, mended=not more)
         for option, value in _pairs(start.launch):
             have = asked.nodes if "node" in option else asked.gpus
             if re.fullmatch(r"\d{1,6}", value) and have and int(value) != have and int(value) > 0:
                 what = "nodes" if "node" in option else "GPUs on a node"
                 text = f"{option} {value}: the directives ask for {have} {what}"
-                yield remark("devices", start.launch.line, text)
+                yield remark("trainer", start.launch.line, text)
 
 
 def _pairs(launch: Launch) -> Iterator[tuple[str, str]]:

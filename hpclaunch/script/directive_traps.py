@@ -29,8 +29,11 @@ def _missing(asked: Asked, last: int) -> Iterator[Remark]:
     option = "-l walltime=" if site.scheduler == "pbs" else "--time="
     if "walltime" not in asked.values and asked.seconds is None and not site.any_partition:
         yield remark("no-walltime", last, f"no walltime, and the site's own is short: write {option}HH:MM:SS")
-    if "account" not in asked.values and not site.account and site.account_help:
+    if "account" not in asked.values | asked.lines and not site.account and site.account_help:
         yield remark("no-account", last, f"no account: {site.account_help}")
+    if site.ask_jobfs and asked.partition.jobfs_gb_per_node and "jobfs_gb" not in asked.values:
+        yield remark("jobfs", last, "no -l jobfs=: $TMPDIR lies on the node's own disk, of which a job gets little "
+                     "unless it asks", mended=True)  # fmt: skip
 
 
 def _default_qos(asked: Asked, last: int) -> Iterator[Remark]:
@@ -81,10 +84,10 @@ def _output(directives: Directives, exists: Callable[[str], bool]) -> Iterator[R
         seen.add(folder)
         if directives.scheduler == "slurm" and re.search(r"%\d*[A-Za-z]", folder):
             text = f"{option.written} {option.value}: the folder {folder} cannot exist before the job does"
-            yield remark("output-folder", option.line, text)
+            yield remark("log-folder", option.line, text)
         elif "$" not in folder and not exists(folder):
             text = f"{option.written} {option.value}: there is no folder {folder}; make it before you submit"
-            yield remark("output-folder", option.line, text)
+            yield remark("log-folder", option.line, text)
 
 
 def _folder(option: Option) -> str:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hpclaunch.checks import CHECKS, Finding
-from hpclaunch.errors import RequestError
+from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
 from hpclaunch.plan import Plan, consider
 from hpclaunch.request import Request, make_request
 from hpclaunch.script import asked_pbs, asked_slurm, body_traps, directive_traps, directives, shell
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.complete import complete
-from hpclaunch.script.program import Program, understand
+from hpclaunch.script.lexer import plain
+from hpclaunch.script.program import Program, assignments, understand
 from hpclaunch.script.remark import Directives, Remark, remark
 from hpclaunch.site import Profile
 
+# Checks of what only a request has; and those that say in other words what a trap of scripts has said.
+_NOT_OF_SCRIPTS = {"literal", "launcher", "workload"}
+_TWINS = {
+    "account": {"no-account", "placeholders", "variable"},
+    "qos": {"default-qos"},
+    "directives": {"variable", "export", "comma"},
+    "refused-directives": {"select", "no-gpu-gres"},
+    "env": {"ncpus-variable"},
+    "job-name": {"job-name"},
+}
 _SHELLS = re.compile(r"#!.*?\b(ba|z|k|da|)sh\b")
 
 
@@ -44,8 +56,18 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def examine(text: str, profile: Profile, exists: Callable[[str], bool] = lambda _folder: True) -> Report:
-    """Return what there is to say of a script at this site. `exists` tells whether a folder is there."""
+def examine(
+    text: str,
+    profile: Profile,
+    typed: dict[str, Any] | None = None,
+    exists: Callable[[str], bool] = lambda _folder: True,
+) -> Report:
+    """Return what there is to say of a script at this site.
+
+    `typed` are options of the command line, which win over the script's as those of qsub and sbatch do. `exists` tells
+    whether a folder is there.
+    """
+    typed = typed or {}
     lines, scheduler = split_lines(text), profile.site.scheduler
     body = shell.read("\n".join(lines)) if is_shell(lines[0]) else shell.Body([], set())
     report = Report(lines, profile, [], Directives(scheduler, [], [], []))
@@ -64,17 +86,49 @@ def examine(text: str, profile: Profile, exists: Callable[[str], bool] = lambda 
     report.program = program = understand(body)
     ask = asked_slurm.ask if scheduler == "slurm" else asked_pbs.ask
     report.asked = asked = ask(profile, found)
+    asked.values |= typed
     report.remarks += found.remarks + asked.remarks
     report.remarks += directive_traps.look(found, asked, program, exists)
     report.remarks += body_traps.look(program, asked, lines)
     main = program.main
-    values = complete(asked, main[-1].launch if main else None)
-    report.request = _request(report, values)
+    values = complete(asked, main[-1].launch if main else None) | typed
+    values["directive"] = [directive for _, directive in asked.carried]
+    values["setup"] = [line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")]
+    values["env"] = asked.values.get("env", {}) | dict(_constants(program))
+    mistaken: list[tuple[str, str]] = []
+    told = {one.line for one in report.remarks if one.check in ("variable", "placeholders", "malformed")}
+    report.request = make_request(values, mistaken)
+    report.remarks += [
+        _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
+    ]
     report.plan, findings = consider(profile, report.request)
-    said = {(one.check, one.line) for one in report.remarks} | {(one.check, 0) for one in report.remarks}
-    report.remarks += [one for one in map(lambda one: place(report, one), findings) if not _known(one, said)]
+    said = {one.check for one in report.remarks}
+    for finding in findings:
+        if finding.check not in _NOT_OF_SCRIPTS and not said & _TWINS.get(finding.check, {finding.check}):
+            report.remarks.append(place(report, finding))
+    force = typed.get("force", [])
+    report.remarks = [_final(one, scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:
+    """Return a remark with its source at this scheduler; one of a check that is forced only warns."""
+    pbs, _, slurm = one.source.partition(" | ")
+    source = slurm if slurm and scheduler == "slurm" else pbs
+    return structs.replace(one, source=source, refuses=one.refuses and one.check not in force)
+
+
+def _constants(program: Program) -> Iterator[tuple[str, str]]:
+    for command in program.body.commands():
+        for name, value, exported in assignments(command):
+            if exported and name not in RESERVED | SHELLS_OWN | RESERVED_PBS and (text := plain(value)):
+                yield name, text
+
+
+def _mistake(asked: Asked, key: str, message: str) -> Remark:
+    check = "job-name" if key == "job_name" else "malformed"
+    return remark(check, asked.lines.get(key, 0), f"{key.replace('_', ' ')} {asked.values.get(key, '')}: {message}")
 
 
 def is_shell(first_line: str) -> bool:
@@ -90,37 +144,25 @@ def _foreign(lines: list[str], own: str | None, profile: Profile) -> Remark:
     return remark("scheduler", line, f"{directives.PREFIX[own]} lines: {profile.name} reads {prefix} and ignores them")
 
 
-def _known(one: Remark, said: set[tuple[str, int]]) -> bool:
-    """Tell whether a trap has said it already, in words that fit a script better."""
-    twins = {"account": "no-account", "qos": "default-qos", "storage": "storage"}
-    return (twins.get(one.check, ""), 0) in said
-
-
-def _request(report: Report, values: dict) -> Request:
-    """Return the request; a value that cannot be is a remark, and left out."""
-    assert report.asked is not None  # noqa: S101 - examine() has just set it
-    for _ in range(len(values)):
-        try:
-            return make_request(values)
-        except RequestError as error:
-            for line in str(error).splitlines():
-                option, _, message = line.removeprefix("--").partition(": ")
-                key = option.replace("-", "_")
-                number = report.asked.lines.get(key, 0)
-                check = "job-name" if key == "job_name" else "malformed"
-                if values.pop(key, None) is None:
-                    values = {"site": report.profile.name}
-                if not any(one.line == number and one.check in ("variable", "placeholder") for one in report.remarks):
-                    report.remarks.append(remark(check, number, f"{key.replace('_', ' ')}: {message}"))
-    return make_request({"site": report.profile.name})
-
-
 def place(report: Report, finding: Finding) -> Remark:
     """Return a finding of the plan at the line of the option that it is about."""
     known = report.asked.lines if report.asked else {}
     check = CHECKS.get(finding.check)
     keys = check.options.split() if check else []
-    line = next((known[key] for key in keys if key in known), 0)
+    line = _mentioned(report.lines, finding.message) if set(keys) & {"setup", "command", "directive"} else 0
+    if not line and keys[:1] == ["command"] and report.program and report.program.main:
+        line = report.program.main[-1].launch.line
+    line = line or next((known[key] for key in keys if key in known), 0)
     if not line and report.directives.lines:
         line = report.directives.lines[-1]
     return Remark(line, finding.check, finding.message, finding.refuses, finding.source)
+
+
+def _mentioned(lines: list[str], message: str) -> int:
+    """Return the first line of the script in which a path, variable or option of the message stands."""
+    for word in re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", message):
+        name = word.strip(":;,.").removeprefix("--")
+        for number, line in enumerate(lines, 1):
+            if len(name) > 2 and name in line and (not line.lstrip().startswith("#") or line.startswith(("#PBS", "#SB"))):
+                return number
+    return 0

@@ -30,8 +30,8 @@ class Rewrite(Struct):
     problems: list[tuple[int, str]]
 
 
-def rewrite(report: Report) -> Rewrite:
-    """Return the request that asks for what the script does."""
+def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
+    """Return the request that asks for what the script does, with what was typed on top."""
     assert report.asked is not None  # noqa: S101 - the caller has seen to it
     assert report.program is not None  # noqa: S101
     program, asked = report.program, report.asked
@@ -67,7 +67,7 @@ def rewrite(report: Report) -> Rewrite:
         "command": command,
         "job_name": asked.values.get("job_name") or _name(start),
     }
-    _request(result, values)
+    _request(result, values | typed)
     return result
 
 
