@@ -125,7 +125,9 @@ def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None,
     open_ones = [one for one in report.remarks if one.refuses and not one.mended]
     if result.request is None or result.problems or open_ones:
         return result, None, None
-    plan, findings = consider(report.profile, result.request)
+    from hpclaunch.links import followed
+
+    plan, findings = consider(report.profile, followed(report.profile.site, result.request))
     refusals = [(0, str(finding)) for finding in findings if finding.refuses]
     result.problems += refusals
     if plan is None or refusals:

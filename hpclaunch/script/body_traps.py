@@ -124,7 +124,8 @@ def _retired(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remar
         words = command.split()[1]
         head = name_of(words[0]) if words else ""
         if instead := asked.profile.site.removed_commands.get(head):
-            yield remark("commands", command.line, f"{head} is gone from {asked.profile.name}: {instead}")
+            text = f"{head} is gone from {asked.profile.name}: use {instead}"
+            yield remark("commands", command.line, text, mended=True)
 
 
 def _arch(program: Program, asked: Asked, lines: list[str]) -> Iterator[Remark]:

@@ -81,7 +81,8 @@ class Launch(Struct):
 
 def name_of(word: str) -> str:
     """Return a program's name without its folder."""
-    return PurePath(plain(word) or word.strip("\"'")).name
+    text = plain(word) or word.strip("\"'")
+    return PurePath(text).name or text
 
 
 def is_python(word: str) -> bool:

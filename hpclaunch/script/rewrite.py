@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from hpclaunch.errors import RequestError
+from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
 from hpclaunch.script.body_traps import needed_storage
 from hpclaunch.script.complete import complete
@@ -15,7 +16,7 @@ from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import Lexer, plain
 from hpclaunch.script.program import Program, Start
-from hpclaunch.script.setup import Setup, names_in, request_values
+from hpclaunch.script.setup import Setup, names_in
 from hpclaunch.script.shell import Statement
 
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
@@ -39,7 +40,11 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     start = _main(report.lines, program, result)
     if start is None:
         return result
-    setup = Setup(report.profile.site, program, False, False, [], None, {}, [], [], [])
+    site = report.profile.site
+    uses = {plain(word) for command in program.body.commands() if command.words[:2] == ["module", "use"]
+            for word in command.words[2:]}  # fmt: skip
+    lifts = not site.module_paths or bool(uses & set(site.module_paths))
+    setup = Setup(site, asked.partition, program, lifts, False, [], None, {}, [], [], [])
     _before(setup, program, start, report.lines)
     values = complete(asked, start.launch)
     command, needed = _command(setup, start)
@@ -54,13 +59,11 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     for entry in entries:
         if not all(line.isprintable() for line in entry.text.split("\n")):
             result.problems.append((entry.line, "a control character, which cannot be carried"))
-    arch = {module for part in report.profile.site.partitions.values() for module in part.modules}
-    own = request_values(setup, arch)
-    if not own["module"]:
-        own["module"] = ["none"] if not setup.modules else []
     storage = [*asked.values.get("storage", []), *needed_storage(asked, report.lines)]
-    values |= own | {
-        "env": {**asked.values.get("env", {}), **own["env"]},
+    values |= {
+        "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,
+        "venv": setup.venv,
+        "env": {**asked.values.get("env", {}), **setup.env},
         "setup": [line for line in lines if line.strip()],
         "storage": list(dict.fromkeys(storage)),
         "directive": [text for _, text in asked.carried],
@@ -95,7 +98,8 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((starts[1].launch.line, f"lines {where} all start something: make a script of each"))
         return None
     start = starts[0]
-    fan_out = start.statement.block in _LOOPS and start.launch.layer("pbsdsh", "ssh", "srun") is not None
+    near = start.launch.layer("srun") if start.command.joint == "&" else None
+    fan_out = start.statement.block in _LOOPS and (near or start.launch.layer("pbsdsh", "ssh")) is not None
     if start.statement.block and not fan_out:
         what = {"function": "a function", "(": "a subshell", "{": "a group"}.get(start.statement.block, "")
         what = what or f"{'an' if start.statement.block == 'if' else 'a'} `{start.statement.block}`"

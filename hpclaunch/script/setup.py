@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
 from msgspec import Struct
 
-from hpclaunch.checks.words import RESERVED
+from hpclaunch.checks.words import RESERVED, RESERVED_PBS
 from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments
 from hpclaunch.script.shell import Command, Statement
-from hpclaunch.site import Site
+from hpclaunch.site import Partition, Site
 
 _NAMES = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)|\(\([^)]*?\b([A-Za-z_]\w*)")
 # Variables of the job script that are set before a person's lines, or must not be.
@@ -38,8 +36,9 @@ class Setup(Struct):
     """What prepares the command, on its way into a request; `notes` are what is not carried, and why."""
 
     site: Site
+    partition: Partition
     program: Program
-    purged: bool = False
+    lifts: bool = True  # its modules may become the request's
     blocked: bool = False
     modules: list[str] = []
     venv: str | None = None
@@ -94,7 +93,7 @@ class Setup(Struct):
             self.notes.append((command.line, f"`{head}`: gone; {self.site.removed_commands[head]}"))
         elif head in ("wait", "exit"):
             self.notes.append((command.line, f"`{text.strip()}`: the job script waits, and has an exit code of its own"))
-        elif head in ("module", "ml") and self._module(words):
+        elif head in ("module", "ml") and self._module(command, text):
             pass
         elif head == "cd" and len(words) == 2 and re.sub(r'[${}"]', "", words[1]) in _SAME_FOLDER:
             pass  # where the job script starts anyway
@@ -104,19 +103,34 @@ class Setup(Struct):
             self._keep(command.line, text, _set_by([command]), "tell" if head in _TELLS and not command.redirects else "do")
             self.blocked = self.blocked or head not in _NEUTRAL
 
-    def _module(self, words: list[str]) -> bool:
-        """Take `module purge`, `module use` and `module load`, where their order does not matter any more."""
+    def _module(self, command: Command, text: str) -> bool:
+        """Take `module purge`, `module use` and `module load`; as lines of shell where their order matters."""
+        words = command.split()[1]
         verb, names = (words[1] if len(words) > 1 else ""), [plain(word) for word in words[2:]]
-        if words[0] == "ml":
-            return False
-        if verb == "purge" and self.site.module_purge and not self.blocked and not self.modules:
+        lifts = self.lifts and not self.blocked and words[0] == "module"
+        if verb == "purge" and self.site.module_purge and lifts and not self.modules:
             return True
-        if verb == "use" and all(name in self.site.module_paths for name in names):
+        if verb == "use" and lifts and all(name in self.site.module_paths for name in names):
             return True
-        if verb in ("load", "add") and not self.blocked and all(name and not name.startswith("-") for name in names):
-            self.modules += [name for name in names if name]
-            return True
-        return False
+        if verb in ("load", "add"):
+            own = self.partition.modules
+            foreign = [name for name in names if name in brought_by(self.site) and name not in own]
+            wanted = [name for name in names if name and name not in foreign]
+            if foreign:
+                self.notes.append((command.line, f"`{' '.join(map(str, foreign))}`: for other nodes than the job's"))
+            if lifts and len(wanted) + len(foreign) == len(names) and not any(name.startswith("-") for name in wanted):
+                self.modules += [name for name in wanted if name not in own]
+                return True
+            if not wanted and foreign:
+                return True
+            missing = [name for name in own if not any(name in entry.text for entry in self.entries) and name not in wanted]
+            text = f"module load {' '.join([*missing, *wanted])}" if foreign or missing else text
+        if not any(" module" in entry.text for entry in self.entries):
+            profile = "command -v module >/dev/null || source /etc/profile"
+            self._keep(command.line, profile, set(), "do")
+        self._keep(command.line, text, set(), "do")
+        self.blocked = True
+        return True
 
     def _venv(self, words: list[str]) -> bool:
         path = words[1] if len(words) == 2 else ""
@@ -137,8 +151,8 @@ class Setup(Struct):
         bare = [word for word in words[1:] if "=" not in word]
         for name, value, exported in assignments(command):
             constant = plain(value)
-            if name in RESERVED:
-                self.notes.append((command.line, f"{name}: the job sets it itself, on each rank"))
+            if name in RESERVED or (name in RESERVED_PBS and self.site.scheduler == "pbs"):
+                self.notes.append((command.line, f"{name}: the job sets it itself"))
             elif name in _JOB_SCRIPTS_OWN:
                 self.problems.append((command.line, f"the variable {name} is the job script's own: rename it"))
             elif exported and constant is not None and constant.isprintable() and self._once(name) and not self.blocked:
@@ -206,7 +220,6 @@ def _set_by(commands: list[Command]) -> set[str]:
     return names
 
 
-def request_values(setup: Setup, arch: set[str]) -> dict[str, Any]:
-    """Return what the setup is in a request; `arch` are modules that partitions bring themselves."""
-    modules = [module for module in setup.modules if module not in arch]
-    return {"module": modules, "venv": setup.venv, "env": setup.env}
+def brought_by(site: Site) -> set[str]:
+    """Return the modules that partitions bring themselves (arch/a100)."""
+    return {module for part in site.partitions.values() for module in part.modules}
