@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint format golden schema cluster-up cluster-down wheel clean
+.PHONY: help demo test lint format golden docs schema cluster-up cluster-down wheel clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,6 +31,9 @@ format: $(READY) ## format the code
 
 golden: $(READY) ## write the golden scripts anew; read their diff
 	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+
+docs: $(READY) ## write the table of checks anew
+	$(BIN)/python docs/checks.py >docs/checks.md
 
 schema: $(READY) ## write the JSON Schema of a profile anew
 	$(BIN)/hpclaunch site schema >site_profiles/site.schema.json

@@ -45,7 +45,7 @@ HOST_VARIABLES = {
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
 # The options whose words may mean nothing at a site, by the check that says so.
-_WORDS = {"walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
+_WORDS = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -158,11 +158,9 @@ def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Find
     """
     findings = list(checks.request_findings(profile, request))
     wrong = {finding.check for finding in findings}
-    if "partition" in wrong:
-        return None, findings
     left_open = {option: None for name in wrong for option in _WORDS[name]}
     plan = _plan(profile, structs.replace(request, **left_open))
-    findings += checks.plan_findings(profile, plan)
+    findings += checks.plan_findings(profile, plan, anywhere="partition" in wrong)
     if wrong:
         return None, findings
     warnings = [str(finding) for finding in findings if not finding.refuses]

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "Check", "Finding", "plan_findings", "request_findings"]
 
-_LIGHTNING = "https://github.com/Lightning-AI/pytorch-lightning"
-_LIGHTNING_SLURM = f"{_LIGHTNING}/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
 _SBATCH = "https://slurm.schedmd.com/sbatch.html"
@@ -52,7 +50,7 @@ CHECKS: dict[str, Check] = {
     "size": Check(sizes.size, reads="max_cores min_cores core_step", options="nodes cpus_per_task"),
     "memory": Check(memory.memory, reads="mem_gb_per_node memory_follows_cpus", options="mem_gb directive"),
     "memory-charge": Check(memory.memory_charge, reads="charge.mem_gb_per_core", options="mem_gb"),
-    "jobfs": Check(memory.jobfs, reads="jobfs_gb_per_node ask_jobfs", options="jobfs_gb"),
+    "jobfs": Check(memory.jobfs, reads="jobfs_gb_per_node ask_jobfs", options="jobfs_gb", source=_SCRIPT),
     "walltime": Check(
         limits.walltime,
         words=limits.readable_walltime,
@@ -66,17 +64,21 @@ CHECKS: dict[str, Check] = {
         options="qos walltime nodes gpus_per_node",
     ),
     "account": Check(words.account, reads="account account_help account_suffixes", options="account partition"),
-    "job-name": Check(words.job_name, options="job_name", source=_LIGHTNING_SLURM),
+    "job-name": Check(words.job_name, options="job_name", source=sizes.LIGHTNING_SLURM),
     "env": Check(words.env, options="env", source=_SCRIPT),
     "modules": Check(words.modules, reads="modules", options="module partition"),
-    "storage": Check(command.storage, reads="storage storage_roots storage_given", options="storage env setup venv"),
+    "storage": Check(
+        command.storage, reads="storage storage_roots storage_given", options="storage env setup venv", source=_SCRIPT
+    ),
     "home": Check(command.home, reads="home_gb", options="venv env command"),
     "expiring": Check(command.expiring, reads="expiring", options="env command"),
     "reach": Check(command.reach, reads="only_on", options="command setup env venv partition"),
     "download": Check(command.download, reads="internet", options="command setup env partition"),
     "commands": Check(command.removed_commands, reads="removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
-    "trainer": Check(command.trainer, options="command nodes gpus_per_node tasks_per_node", source=_LIGHTNING_SLURM),
+    "trainer": Check(
+        command.trainer, options="command nodes gpus_per_node tasks_per_node", source=sizes.LIGHTNING_SLURM
+    ),
     "literal": Check(command.literal, options="command", source=_SCRIPT),
     "dtype": Check(
         command.dtype,
@@ -85,13 +87,17 @@ CHECKS: dict[str, Check] = {
     ),
     "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
     "arrays": Check(
-        directives.arrays, reads="arrays max_array rerunnable qos.max_jobs", options="directive", source=_QSUB
+        directives.arrays,
+        reads="arrays max_array rerunnable qos.max_jobs",
+        options="directive",
+        source=_QSUB,
+        slurm_source=_SBATCH,
     ),
     "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
-    "log-folder": Check(directives.log_folder, options="directive", source=_SBATCH),
-    "directives": Check(directives.directives, options="directive", source=_QSUB),
+    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, slurm_source=_SBATCH),
+    "directives": Check(directives.directives, options="directive", source=_QSUB, slurm_source=_SBATCH),
     "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
-    "repeated": Check(directives.repeated, options="directive", source=_QSUB),
+    "repeated": Check(directives.repeated, options="directive", source=_QSUB, slurm_source=_SBATCH),
 }
 
 
@@ -107,9 +113,14 @@ def request_findings(profile: Profile, request: Request) -> Iterator[Finding]:
             yield Finding("force", f"there is no check {name!r}{did_you_mean(name, CHECKS)}", fatal=True)
 
 
-def plan_findings(profile: Profile, plan: Plan) -> Iterator[Finding]:
-    """Yield what the site would refuse or mishandle of a plan; a check that is forced only warns."""
+def plan_findings(profile: Profile, plan: Plan, anywhere: bool = False) -> Iterator[Finding]:
+    """Yield what the site would refuse or mishandle of a plan; a check that is forced only warns.
+
+    With `anywhere`, of a partition that nobody knows, only what would be wrong on any.
+    """
     for name, check in CHECKS.items():
-        for found in check.function(plan) if check.function else ():
+        if check.function is None or (anywhere and (check.reads or "tasks_per_node" in check.options)):
+            continue
+        for found in check.function(plan):
             finding = judged(profile, name, check, found)
             yield structs.replace(finding, refuses=finding.refuses and name not in plan.request.force)

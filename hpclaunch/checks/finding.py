@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 
 class Found(Struct, frozen=True):
-    """What a check yields: the message, and the profile's key that it rests on (None: a rule of its own)."""
+    """What a check yields: the message, and the profile's key that it rests on (None: a rule of its own).
+
+    `source` is where that rule is written down, if not where the check's others are.
+    """
 
     message: str
     key: Key | None = None
     warns: bool = False
+    source: str = ""
 
 
 class Finding(Struct, frozen=True):
@@ -42,7 +46,8 @@ class Finding(Struct, frozen=True):
 class Check(Struct, frozen=True):
     """A rule: of a plan, or (`words`) of a request for which there may be no plan. Its docstring is what it refuses.
 
-    `reads` are the profile's keys, `options` the request's, `source` is where a rule of no profile is written down.
+    `reads` are the profile's keys, `options` the request's, `source` is where a rule of no profile is written down,
+    on Slurm `slurm_source` where there is one.
     """
 
     function: Callable[[Plan], Iterable[Found]] | None = None
@@ -50,6 +55,7 @@ class Check(Struct, frozen=True):
     reads: str = ""
     options: str = ""
     source: str = ""
+    slurm_source: str = ""
 
     @property
     def sentence(self) -> str:
@@ -80,5 +86,6 @@ def judged(profile: Profile, name: str, check: Check, found: Found) -> Finding:
     """Return the finding that `found` is: refused or warned of, with its source."""
     key = found.key or ()
     weak = found.key is not None and is_unconfirmed(profile.site, found.key)
-    source = profile.where(key) or check.source
+    on_slurm = check.slurm_source if profile.site.scheduler == "slurm" else ""
+    source = profile.where(key) or found.source or on_slurm or check.source
     return Finding(name, found.message, not (found.warns or weak), source, ".".join(map(str, key)))

@@ -10,6 +10,10 @@ from hpclaunch.checks.finding import Found, partition_key
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
 
+LIGHTNING_SLURM = (
+    "https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
+)
+
 
 def counted(number: int, word: str) -> str:
     """Return a number with its word, which has an s but for 1."""
@@ -48,7 +52,8 @@ def tasks(plan: Plan) -> Iterator[Found]:
     elif plan.launcher == "tasks" and 1 < ranks < gpus:
         yield Found(
             f"{ranks} per node asked with {gpus} GPUs, Lightning refuses that and the rest idles; "
-            f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all"
+            f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all",
+            source=LIGHTNING_SLURM,
         )
 
 

@@ -58,9 +58,9 @@ def report(plan: Plan | None, findings: list[Finding], as_json: bool) -> None:
         for finding in refused + warned:
             click.echo(f"{'refused' if finding.refuses else 'warning'}  {finding}")
         if plan:
-            formatter = click.HelpFormatter(width=120)
-            formatter.write_dl([(name.replace("_", " "), _shown(value)) for name, value in rows(plan) if value])
-            click.echo(formatter.getvalue(), nl=False)
+            for name, value in rows(plan):
+                if value:
+                    click.echo(f"{name.replace('_', ' '):<14}  {_shown(value)}")
     raise SystemExit(1 if refused else 0)
 
 

@@ -1,0 +1,263 @@
+"""Every check: a request that it refuses or warns of, and a twin one step inside the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpclaunch import site
+from hpclaunch.checks import CHECKS, Finding
+from hpclaunch.plan import consider
+from hpclaunch.request import make_request
+
+G, J = "gadi", "jean-zay"
+COMMAND = ["python", "train.py"]
+ACCOUNTS = {G: "ab12", J: "abc@v100"}
+REFUSES, WARNS = True, False
+# An array of PBS needs -r y, and Gadi may not take any.
+DEV = {"qos": "qos_gpu-dev"}
+
+
+def found(name: str, **asked: Any) -> list[Finding]:
+    """Return the findings of a request, of an account that fits where none is given."""
+    account = ACCOUNTS.get(name.rsplit("/", maxsplit=1)[-1].removesuffix(".yaml"), ACCOUNTS[G])
+    asked = {"command": COMMAND, "account": account} | asked
+    return consider(site.load(name), make_request({"site": name, **asked}))[1]
+
+
+def cmd(*words: str) -> dict[str, Any]:
+    return {"command": [*COMMAND, *words]}
+
+
+def directive(*lines: str) -> dict[str, Any]:
+    return {"directive": list(lines)}
+
+
+ON_A100 = {"account": "abc@a100", "partition": "a100"}
+ON_H100 = {"account": "abc@h100", "partition": "h100"}
+# check, site, refused or warned of, what is said, and the twin that is fine
+CASES = [
+    ("partition", G, REFUSES, {"partition": "gpuvolta-exec"}, "did you mean gpuvolta?", {"partition": "gpuvolta"}),
+    ("partition", J, REFUSES, {"partition": "gpu_p4"}, "has no 'gpu_p4'", {"partition": "gpu_p13"}),
+    ("hint", J, WARNS, {"partition": "v100-16g"}, "shortens the wait", {"partition": "v100-32g"}),
+    ("workload", G, REFUSES, {"command": [], "workload": "mnst"}, "mean mnist?", {"command": [], "workload": "mnist"}),
+    ("placeholders", G, REFUSES, {"account": "your_project"}, "left from an example", {"account": "yp12"}),
+    ("placeholders", J, REFUSES, {"account": "changeme@v100"}, "changeme", {"account": "abc@v100"}),
+    ("placeholders", J, REFUSES, {"account": "xxx@v100"}, "xxx", {"account": "xx@v100"}),
+    ("placeholders", J, REFUSES, cmd("--data", "/path/to/data"), "/path/to", cmd("--data", "/data/path/to/x")),
+    ("placeholders", G, REFUSES, cmd("--out=<dir>"), "<dir>", cmd("--filter=a<b>c")),
+    ("gpus", G, REFUSES, {"gpus_per_node": 5}, "has 4; use --gpus-per-node 4", {"gpus_per_node": 4}),
+    ("gpus", G, REFUSES, {"gpus_per_node": 0}, "for GPU jobs; ask for 1 to 4", {"gpus_per_node": 1}),
+    ("gpus", G, REFUSES, {"partition": "copyq", "gpus_per_node": 1}, "has none", {"partition": "copyq"}),
+    ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
+    ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
+    ("tasks", J, REFUSES, {"gpus_per_node": 4, "tasks_per_node": 2}, "the rest idles", {"tasks_per_node": 2}),
+    ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
+    ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
+    ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),
+    ("cpus", J, REFUSES, {"cpus_per_task": 11}, "a node of v100 has 40", {"cpus_per_task": 10}),
+    ("cpus", J, WARNS, {"gpus_per_node": 1, "cpus_per_task": 11}, "charged", {"gpus_per_node": 1, "cpus_per_task": 10}),
+    ("size", G, REFUSES, {"nodes": 21}, "1008 cores asked, gpuvolta allows 960", {"nodes": 20}),
+    (
+        "size",
+        G,
+        REFUSES,
+        {"partition": "copyq", "tasks_per_node": 2},
+        "allows 1; use at most 1",
+        {"partition": "copyq"},
+    ),
+    (
+        "size",
+        G,
+        REFUSES,
+        {"partition": "hugemembw", "cpus_per_task": 6},
+        "wants at least 7; use --cpus-per-task 7",
+        {"partition": "hugemembw", "cpus_per_task": 7},
+    ),
+    (
+        "size",
+        G,
+        REFUSES,
+        {"partition": "hugemembw", "cpus_per_task": 15},
+        "multiples of 7; use 21",
+        {"partition": "hugemembw", "cpus_per_task": 21},
+    ),
+    ("size", G, WARNS, {"partition": "gpuhopper", "nodes": 2}, "gpuhopper allows 48", {"partition": "gpuhopper"}),
+    ("memory", G, REFUSES, {"mem_gb": 383}, "has 382 GB", {"mem_gb": 382}),
+    ("memory", J, WARNS, {"mem_gb": 160}, "memory comes with the cores", {"cpus_per_task": 10}),
+    ("memory", J, WARNS, directive("--mem-per-cpu=4G"), "--mem-per-cpu=4G asked", directive("--mail-type=END")),
+    (
+        "memory-charge",
+        G,
+        WARNS,
+        {"gpus_per_node": 1, "mem_gb": 380},
+        "47.7487 cores, 3.98 times",
+        {"gpus_per_node": 1, "mem_gb": 95},
+    ),
+    ("jobfs", G, REFUSES, {"jobfs_gb": 401}, "has 400 GB", {"jobfs_gb": 400}),
+    ("jobfs", J, WARNS, {"jobfs_gb": 1}, "ask for none", {}),
+    ("walltime", G, REFUSES, {"walltime": "48:00:01"}, "allows 48:00:00 up to 96 cores", {"walltime": "48:00:00"}),
+    ("walltime", G, REFUSES, {"walltime": "48:00"}, "is no walltime", {"walltime": "48h"}),
+    (
+        "walltime",
+        G,
+        REFUSES,
+        {"nodes": 4, "walltime": "30h"},
+        "30:00:00 asked, gpuvolta allows 24:00:00 for 144 to 192 cores",
+        {"nodes": 2, "walltime": "30h"},
+    ),
+    (
+        "walltime",
+        J,
+        REFUSES,
+        {"partition": "visu", "walltime": "5h"},
+        "04:00:00",
+        {"partition": "visu", "walltime": "4h"},
+    ),
+    ("qos", J, REFUSES, ON_A100 | {"walltime": "21h"}, "allows 20:00:00", ON_A100 | {"walltime": "20h"}),
+    ("qos", J, REFUSES, ON_A100 | DEV, "it is one of v100", ON_A100 | {"qos": "qos_gpu_a100-dev"}),
+    ("qos", J, REFUSES, DEV | {"nodes": 9}, "36 GPUs asked, qos_gpu-dev allows 32", DEV | {"nodes": 8}),
+    ("qos", J, REFUSES, {"nodes": 129}, "516 GPUs asked", {"nodes": 128}),
+    (
+        "qos",
+        J,
+        WARNS,
+        ON_H100 | {"walltime": "21h", "nodes": 5},
+        "allows 16",
+        ON_H100 | {"walltime": "21h", "nodes": 4},
+    ),
+    ("qos", J, REFUSES, ON_H100 | {"walltime": "21h", "nodes": 17}, "64 at the very most", ON_H100 | {"nodes": 17}),
+    ("account", J, REFUSES, {"account": "abc"}, "use -A abc@v100", {"account": "abc@gpu"}),
+    ("account", J, REFUSES, {"account": "abc@h100"}, "or --partition h100", ON_H100),
+    ("account", G, WARNS, {"account": None}, "none given; your NCI project", {}),
+    ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
+    ("env", G, REFUSES, {"env": {"NCPUS": "1"}}, "the job sets it itself", {"env": {"N_CPUS": "1"}}),
+    ("env", J, REFUSES, {"env": {"MASTER_PORT": "29500"}}, "the job sets it itself", {"env": {"NCPUS": "1"}}),
+    ("modules", J, REFUSES, ON_A100 | {"module": ["arch/h100"]}, "is for h100", ON_A100 | {"module": ["arch/a100"]}),
+    ("storage", G, REFUSES, {"storage": ["gdta/wb00"]}, "gdata/PROJECT", {"storage": ["gdata/wb00"]}),
+    (
+        "storage",
+        G,
+        WARNS,
+        {"setup": ["cd /g/data/$PROJECT"]},
+        "add --storage gdata/...",
+        {"setup": ["cd /g/data/ab12"]},
+    ),
+    ("storage", J, WARNS, {"storage": ["work"]}, "see everything unnamed", {}),
+    ("home", G, WARNS, {"venv": "~/envs/x"}, "holds 10 GB", {"venv": "/scratch/ab12/envs/x"}),
+    ("home", J, WARNS, {"env": {"HF_HOME": "$HOME/hf"}}, "holds 3 GB", {"env": {"HF_HOME": "$WORK/hf"}}),
+    ("expiring", J, WARNS, cmd("--save-dir=$SCRATCH/x"), "30 days", cmd("--save-dir=$WORK/x")),
+    ("reach", J, WARNS, cmd("$STORE/x"), "only prepost, archive", {"partition": "prepost"} | cmd("$STORE/x")),
+    (
+        "download",
+        G,
+        WARNS,
+        {"setup": ["pip install x"]},
+        "no internet",
+        {"partition": "copyq", "setup": ["pip install x"]},
+    ),
+    ("download", G, WARNS, cmd("https://x.org/d"), "on copyq", cmd("http://localhost:80/")),
+    ("download", J, WARNS, {"env": {"WANDB_MODE": "online"}}, "prepost", {"env": {"WANDB_MODE": "offline"}}),
+    ("commands", J, REFUSES, {"setup": ["idrquota -m"]}, "use idr_quota_user", {"setup": ["idr_quota_user"]}),
+    (
+        "launcher",
+        G,
+        REFUSES,
+        {"command": ["torchrun", "t.py"]},
+        "start it 4 times",
+        {"command": ["torchrunner", "t.py"]},
+    ),
+    (
+        "launcher",
+        J,
+        REFUSES,
+        {"command": ["srun", "python", "t.py"]},
+        "srun is a launcher",
+        {"command": ["srun", "t"], "gpus_per_node": 1},
+    ),
+    ("trainer", G, REFUSES, cmd("--devices", "8"), "the job has 4", cmd("--devices", "4")),
+    (
+        "trainer",
+        J,
+        REFUSES,
+        {"nodes": 2} | cmd("--trainer.num_nodes=1"),
+        "job has 2",
+        {"nodes": 2} | cmd("--num_nodes=2"),
+    ),
+    (
+        "literal",
+        G,
+        WARNS,
+        cmd("--rank=$SLURM_PROCID"),
+        "not expanded",
+        {"command": ["bash", "-c", "echo $SLURM_PROCID"]},
+    ),
+    ("dtype", J, WARNS, cmd("--precision=bf16-mixed"), "use 16-mixed", ON_A100 | cmd("--precision=bf16-mixed")),
+    ("dtype", G, WARNS, cmd("--attn", "flash_attention_2"), "use sdpa", {"partition": "dgxa100"} | cmd("flash_attn")),
+    (
+        "attempts",
+        J,
+        REFUSES,
+        {"max_attempts": 2, "walltime": "2m"},
+        "not before the whole walltime",
+        {"max_attempts": 2, "walltime": "3m"},
+    ),
+    (
+        "attempts",
+        G,
+        REFUSES,
+        {"max_attempts": 2} | directive("-J 0-3"),
+        "-J with",
+        {"max_attempts": 2} | directive("-r y"),
+    ),
+    ("arrays", G, WARNS, directive("-J 0-3", "-r y"), "takes no arrays", directive("-r y")),
+    ("arrays", G, REFUSES, directive("-J 0-3"), "rerunnable", directive("-m abe")),
+    ("arrays", J, REFUSES, DEV | directive("--array=0-10%2"), "11 jobs", DEV | directive("--array=0-9%2")),
+    ("signal", G, WARNS, directive("--signal=USR1@60"), "torchrun", directive("-m abe")),
+    ("signal", J, WARNS, directive("--signal=B:USR1@60"), "no rank hears it", directive("--signal=USR1@60")),
+    ("log-folder", J, REFUSES, directive("--output=logs/%j/out"), "before the job", directive("--output=%x_%j.out")),
+    ("log-folder", G, WARNS, directive("-o logs/out"), "mkdir -p logs", directive("-o out")),
+    ("directives", G, REFUSES, directive("-V"), "use --env NAME=VALUE", directive("-v NAME=1")),
+    ("directives", G, REFUSES, directive("-v A=1,2"), "splits it at each comma", directive("-v A=1,B=2")),
+    ("directives", G, REFUSES, directive("-l foo=1,"), "half a list", directive("-l foo=1")),
+    ("directives", J, REFUSES, directive("--comment=$USER"), "no shell reads", directive("--comment=USER")),
+    ("refused-directives", G, REFUSES, directive("-l foo=1,select=2"), "takes totals", directive("-l selected=2")),
+    ("refused-directives", J, REFUSES, directive("--gres=gpu:0"), "forces a GPU", directive("--gres=tmp:1")),
+    ("repeated", G, REFUSES, directive("-l storage=gdata/wb00"), "use --storage", directive("-l software=matlab")),
+    ("repeated", G, REFUSES, directive("-l foo=1,walltime=01:00:00"), "use --walltime", directive("-l foo=1")),
+    ("repeated", G, WARNS, directive("-q normal"), "use --partition", directive("-m abe")),
+    ("repeated", J, WARNS, directive("--time=05:00:00"), "use --walltime", directive("--nice=5")),
+]
+
+
+@pytest.mark.parametrize(("check", "name", "refuses", "asked", "said", "twin"), CASES)
+def test_a_check_fires_and_its_twin_does_not(check, name, refuses, asked, said, twin):
+    """What a site refuses or mishandles is told with the way out; one step inside the limit nothing is said."""
+    messages = [finding for finding in found(name, **asked) if finding.check == check]
+    assert [finding for finding in messages if said in str(finding) and finding.refuses == refuses], messages
+    assert not [finding for finding in found(name, **twin) if finding.check == check]
+
+
+def test_every_check_has_a_case():
+    """No check is without a request that it refuses or warns of."""
+    assert {case[0] for case in CASES} == set(CHECKS)
+
+
+@pytest.mark.parametrize(("check", "name", "refuses", "asked", "said", "twin"), CASES)
+def test_a_check_names_its_source(check, name, refuses, asked, said, twin):
+    """Every message ends in the profile's file and line, or in where the rule is written down."""
+    for finding in found(name, **asked):
+        if finding.key:
+            assert finding.source.startswith(f"{name}.yaml:"), finding
+        assert finding.source, finding
+        assert str(finding) == f"{finding.check}: {finding.message} [{finding.source}]"
+
+
+@pytest.mark.parametrize(("check", "name", "refuses", "asked", "said", "twin"), CASES)
+def test_a_profile_of_ones_own_is_checked_alike(cli, check, name, refuses, asked, said, twin):
+    """`site new mine --from gadi` keeps every check, each with the line of the file that it comes from."""
+    assert cli("site", "new", "mine", "--from", name).exit_code == 0
+    mine = {"account": ACCOUNTS[name]} | asked
+    theirs = [(finding.check, finding.refuses, finding.source) for finding in found(name, **mine)]
+    assert [(finding.check, finding.refuses, finding.source) for finding in found("mine", **mine)] == theirs
