@@ -16,13 +16,13 @@ from hpclaunch.plan import Plan, consider
 
 @click.command("check", context_settings=CONTEXT)
 @request_options
-@click.option("--script", type=click.Path(path_type=Path), help="Check this script, which somebody else wrote, by line.")
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="Check this script, which somebody else wrote, by line."
+)
 @click.option("--fix", is_flag=True, help="With --script: print the script that hpclaunch would write instead.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
-def check_command(
-    ctx: click.Context, /, script: Path | None, fix: bool, as_json: bool, **values: Any
-) -> None:
+def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json: bool, **values: Any) -> None:
     """Say what the site would refuse or mishandle of COMMAND's job, all at once, and show the plan; submit nothing.
 
     The exit code is 1 where anything is refused. `--force CHECK` makes a check warn and not refuse.

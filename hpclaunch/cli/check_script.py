@@ -16,15 +16,22 @@ from hpclaunch.script.directives import PREFIX, scheduler_of
 from hpclaunch.script.examine import Report, examine, split_lines
 from hpclaunch.script.remark import Remark, load
 from hpclaunch.script.rewrite import Rewrite, rewrite
+from hpclaunch.script.tables import words
 from hpclaunch.site import Profile
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
-WINNING = {"partition", "account", "qos", "walltime", "nodes", "gpus_per_node", "tasks_per_node", "cpus_per_task", "mem_gb",
-           "jobfs_gb", "job_name", "launcher", "max_attempts", "warn_before", "template", "force"}  # fmt: skip
+WINNING = words(
+    """
+    partition account qos walltime nodes gpus_per_node tasks_per_node cpus_per_task mem_gb jobfs_gb job_name launcher
+    max_attempts warn_before template force
+    """
+)
 
 
-def check_script(path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], fix: bool, as_json: bool) -> int:
-    """Print what there is to say of a script, or with `fix` the script that hpclaunch would write; return the exit code.
+def check_script(
+    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], fix: bool, as_json: bool
+) -> int:
+    """Print what there is to say of a script, or with `fix` a new one; return the exit code.
 
     `host` is the profile that knows this machine.
     """

@@ -93,7 +93,12 @@ _OPTIONS = dict(
         _option("--jobfs-gb", type=_COUNT, help="Node-local disk per node in GB."),
         _option("--job-name", "-J", help="[default: the script's name]"),
         _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
-        _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable); none: no module."),
+        _option(
+            "--module",
+            multiple=True,
+            type=_Line(),
+            help="Module to load, instead of the profile's (repeatable); none: no module.",
+        ),
         _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
         _option("--venv", help="Python environment to activate."),
         _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),

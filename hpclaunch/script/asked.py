@@ -97,11 +97,25 @@ def _common(asked: Asked, directives: Directives) -> None:
 
 
 _PLACEHOLDER = re.compile(
-    r"<[^>]*>|\bchange_?me\b|\byour?[-_ ]?\w*|\bxxx+\b|\btodo\b|\bfixme\b|\bfill[-_ ]?in\b|\bmy_?(project|account|email)\b"
-    r"|\b(project|account)[-_]?(id|code|name)\b|\{\{?\w+\}?\}|@?example\.(com|org)|\b(insert|replace)[-_]\w+|\bsome_?project\b",
+    r"<[^>]*>|\bchange_?me\b|\byour?[-_ ]?\w*|\bxxx+\b|\btodo\b|\bfixme\b|\bfill[-_ ]?in\b"
+    r"|\b(my|some)_?(project|account|email)\b|\b(project|account)[-_]?(id|code|name)\b|\{\{?\w+\}?\}"
+    r"|@?example\.(com|org)|\b(insert|replace)[-_]\w+",
     re.IGNORECASE,
 )
-_NAMED = {"account", "partition", "qos", "mail-user", "time", "P", "q", "M", "A", "l.storage", "l.walltime", "constraint"}
+_NAMED = {
+    "account",
+    "partition",
+    "qos",
+    "mail-user",
+    "time",
+    "P",
+    "q",
+    "M",
+    "A",
+    "l.storage",
+    "l.walltime",
+    "constraint",
+}
 
 
 def _placeholder(asked: Asked, option: Option) -> None:
@@ -115,7 +129,7 @@ def _placeholder(asked: Asked, option: Option) -> None:
 
 def variables(asked: Asked, option: Option, items: list[str]) -> None:
     """Take NAME=VALUE from a list that the scheduler sets in the job; a NAME alone comes from the login shell."""
-    names = []
+    names: list[str] = []
     for item in items:
         name, equals, value = item.partition("=")
         if not VARIABLE.fullmatch(name):
@@ -124,7 +138,9 @@ def variables(asked: Asked, option: Option, items: list[str]) -> None:
             asked.say("comma", option.line, text + "set it in the script with export", mended=False)
         elif equals:
             if name == "NCPUS":
-                asked.say("ncpus-variable", option.line, f"{item}: PBS sets NCPUS itself, to the node's cores: rename it")
+                asked.say(
+                    "ncpus-variable", option.line, f"{item}: PBS sets NCPUS itself, to the node's cores: rename it"
+                )
             asked.values.setdefault("env", {})[name] = value
             asked.lines.setdefault("env", option.line)
         else:

@@ -11,8 +11,8 @@ from hpclaunch.script.remark import Directives, Option
 from hpclaunch.site import Partition, Profile
 from hpclaunch.walltime import clock
 
-_TAKEN = {"N", "P", "q", "v", "V", "I", "X", "l.walltime", "l.ncpus", "l.ngpus", "l.mem", "l.jobfs", "l.storage", "l.wd",
-          "l.select", "l.nodes", "l.place", "?"}  # fmt: skip
+_RESOURCES = ("walltime", "ncpus", "ngpus", "mem", "jobfs", "storage", "wd", "select", "nodes", "place")
+_TAKEN = {"N", "P", "q", "v", "V", "I", "X", "?", *(f"l.{name}" for name in _RESOURCES)}
 
 
 def ask(profile: Profile, directives: Directives) -> Asked:
@@ -85,12 +85,14 @@ def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
         if option is None or size is None:
             continue
         if option.value.isdigit():
-            asked.say("malformed", option.line, f"{name}={option.value} is {option.value} bytes to PBS: write the unit, "
-                      f"{name}={option.value}GB", mended=False)  # fmt: skip
+            text = f"{name}={option.value} is {option.value} bytes to PBS: write the unit, {name}={option.value}GB"
+            asked.say("malformed", option.line, text)
             continue
         asked.set(key, values.whole_gb(size / nodes), option)
         if nodes > 1 and most and 0.4 * most <= size <= most:
-            text = f"{name}={option.value} is for all {nodes} nodes, {size / nodes:g} GB each; if it is meant for each, "
+            text = (
+                f"{name}={option.value} is for all {nodes} nodes, {size / nodes:g} GB each; if it is meant for each, "
+            )
             asked.say("totals", option.line, f"{text}write {name}={size * nodes:g}GB", refuses=False)
 
 
@@ -112,7 +114,9 @@ def _totals(asked: Asked, directives: Directives) -> None:
         cpus = whole
     asked.nodes = nodes = max(math.ceil(cpus / cores), 1) if cores else 1
     if gpus % nodes:
-        asked.say("totals", gpus_option.line if gpus_option else line, f"ngpus={gpus} cannot be divided by {nodes} nodes")
+        asked.say(
+            "totals", gpus_option.line if gpus_option else line, f"ngpus={gpus} cannot be divided by {nodes} nodes"
+        )
     asked.gpus, asked.cpus, asked.size_line = gpus // nodes, cpus // nodes, line
     for key, option in (("nodes", cpus_option), ("cpus_per_task", cpus_option), ("gpus_per_node", gpus_option)):
         if option or line:
@@ -154,7 +158,11 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
                       mended=True)  # fmt: skip
     if not mem:
         _memory(asked, directives, asked.nodes)
-    totals = [f"ncpus={count * cpus}", *([f"ngpus={count * gpus}"] if gpus else []), *([f"mem={mem:g}GB"] if mem else [])]
+    totals = [
+        f"ncpus={count * cpus}",
+        *([f"ngpus={count * gpus}"] if gpus else []),
+        *([f"mem={mem:g}GB"] if mem else []),
+    ]
     for refused in asked.profile.site.refused_directives:
         if re.search(refused.pattern, f"-l {written}"):
             text = f"{written}: {refused.why}; write -l {' -l '.join(totals)}"

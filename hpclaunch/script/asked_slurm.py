@@ -9,13 +9,17 @@ from collections.abc import Callable
 from hpclaunch.script import values
 from hpclaunch.script.asked import Asked, quoted, start, variables
 from hpclaunch.script.remark import Directives, Option
+from hpclaunch.script.tables import words
 from hpclaunch.site import Partition, Profile
 from hpclaunch.walltime import clock
 
-_TAKEN = {"job-name", "account", "partition", "constraint", "qos", "time", "nodes", "ntasks", "ntasks-per-node", "gres",
-          "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu",
-          "export", "?"}  # fmt: skip
-_LAYOUT = {"ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "gpus-per-socket", "wrap", "test-only", "parsable"}
+_TAKEN = words(
+    """
+    job-name account partition constraint qos time nodes ntasks ntasks-per-node gres gpus gpus-per-node gpus-per-task
+    cpus-per-task cpus-per-gpu mem mem-per-cpu mem-per-gpu export ?
+    """
+)
+_LAYOUT = words("ntasks-per-gpu ntasks-per-core ntasks-per-socket gpus-per-socket wrap test-only parsable")
 _GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
 
 
@@ -58,9 +62,9 @@ def _partition(asked: Asked, directives: Directives) -> None:
         option = directives.last(name)
         if option is None:
             continue
-        words = [word for word in re.split(r"[,|&]", option.value) if word]
-        if found := next((word for word in words if site.find_partition(word)), None):
-            if len(words) > 1:
+        parts = [word for word in re.split(r"[,|&]", option.value) if word]
+        if found := next((word for word in parts if site.find_partition(word)), None):
+            if len(parts) > 1:
                 asked.left.append((option.line, f"{option.written} {option.value}", f"taken for {found}"))
             named = option
             asked.set("partition", found, option)
@@ -87,7 +91,7 @@ def _by_account(asked: Asked, directives: Directives) -> None:
     elif fitting:
         name, part = next(iter(fitting.items()))
         directive = (part.directives or [f"--partition={name}"])[0]
-        text = f"--account {option.value} is for {' or '.join(fitting)}, which has to be asked for: add #SBATCH {directive}"
+        text = f"--account {option.value} is for {' or '.join(fitting)}: ask for that, add #SBATCH {directive}"
         asked.say("constraint", option.line, text, mended=len(fitting) == 1)
         asked.set("partition", name, option)
 
@@ -173,7 +177,10 @@ def _gpu_count(asked: Asked, option: Option, name: str, found: re.Match[str], ta
         text = f"{option.written} {option.value}: leave it out, it brings GPU nodes whatever the account"
         asked.say("no-gpu-gres", option.line, text, mended=True)
     elif found["model"]:
-        asked.carry(option, f"--{name}={option.value}")
+        asked.carry(
+            option,
+            f"--gres=gpu:{found['model']}:{count}" if name in ("gres", "gpus-per-node") else f"--{name}={option.value}",
+        )
     if name == "gpus":
         return lambda nodes: math.ceil(count / nodes)
     if name == "gpus-per-task":

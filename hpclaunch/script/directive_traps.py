@@ -54,7 +54,9 @@ def _default_qos(asked: Asked, last: int) -> Iterator[Remark]:
 def _ntasks(directives: Directives, asked: Asked) -> Iterator[Remark]:
     option = directives.last("ntasks")
     if option and not directives.last("ntasks-per-node") and asked.gpus and asked.nodes * asked.starts > 1:
-        text = f"{option.written} {option.value} alone: write --ntasks-per-node={asked.starts}, with --nodes={asked.nodes}"
+        text = (
+            f"{option.written} {option.value} alone: write --ntasks-per-node={asked.starts}, with --nodes={asked.nodes}"
+        )
         yield remark("ntasks", option.line, text, mended=True)
 
 
@@ -62,9 +64,9 @@ def _site_directives(directives: Directives, asked: Asked, last: int) -> Iterato
     if not asked.gpus and not asked.partition.cores_per_node:
         return
     for line in asked.profile.site.directives:
-        if found := re.match(r"--([a-z-]+)", line):
-            if not directives.last(found[1]):
-                yield remark("site-directive", last, f"add #SBATCH {line}, as the site's own examples have", mended=True)
+        found = re.match(r"--([a-z-]+)", line)
+        if found and not directives.last(found[1]):
+            yield remark("site-directive", last, f"add #SBATCH {line}, as the site's own examples have", mended=True)
 
 
 def _signal(directives: Directives, program: Program) -> Iterator[Remark]:

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from hpclaunch.script.remark import Directives, Option, remark
+from hpclaunch.script.remark import Directives, Option, Remark, remark
 from hpclaunch.script.tables import PBS_LETTERS, SLURM_SAME, SLURM_SHORT, SLURM_TAKES
 
 PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
@@ -44,7 +44,7 @@ def read(lines: list[str], scheduler: str, heredocs: set[int]) -> Directives:
     return found
 
 
-def _strays(lines: list[str], found: Directives, end: int, heredocs: set[int]) -> Iterator:
+def _strays(lines: list[str], found: Directives, end: int, heredocs: set[int]) -> Iterator[Remark]:
     names = {option.name for option in found.options}
     for number, line in enumerate(lines, 1):
         if number in heredocs:
@@ -58,7 +58,9 @@ def _strays(lines: list[str], found: Directives, end: int, heredocs: set[int]) -
             _read_line(probe, number, " " + line[match.end() :].rstrip("\r"))
             if any(option.name not in names for option in probe.options):
                 prefix = PREFIX[found.scheduler]
-                yield remark("almost", number, f"a comment to the scheduler: directives begin with {prefix!r}, column 1")
+                yield remark(
+                    "almost", number, f"a comment to the scheduler: directives begin with {prefix!r}, column 1"
+                )
 
 
 def _read_line(found: Directives, number: int, text: str) -> None:
@@ -137,7 +139,9 @@ def _unknown(found: Directives, number: int, word: str, words: list[str]) -> Non
 
 def _pbs(found: Directives, number: int, text: str) -> None:
     if text and not text[0].isspace():
-        found.remarks.append(remark("unreadable", number, f"#PBS{text.split()[0]}: a blank is missing behind #PBS"))
+        found.remarks.append(
+            remark("unreadable", number, f"#PBS{text.split(maxsplit=1)[0]}: a blank is missing behind #PBS")
+        )
         return
     text, hash_, comment = text.partition(" #")
     if hash_:
@@ -154,7 +158,9 @@ def _pbs(found: Directives, number: int, text: str) -> None:
             elif letter in ("", "-"):
                 found.remarks.append(remark("unreadable", number, f"{text.strip()!r}: no option of qsub"))
             else:
-                found.remarks.append(remark("unreadable", number, f"-{letter}: qsub has no such option{_torque(letter)}"))
+                found.remarks.append(
+                    remark("unreadable", number, f"-{letter}: qsub has no such option{_torque(letter)}")
+                )
                 found.options.append(Option(number, "?", "", text.strip()))
             return
         for name, value in pairs:

@@ -12,7 +12,7 @@ from hpclaunch.checks import CHECKS, Finding
 from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
 from hpclaunch.plan import Plan, consider
 from hpclaunch.request import Request, make_request
-from hpclaunch.script import asked_pbs, asked_slurm, body_traps, directive_traps, directives, shell
+from hpclaunch.script import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.complete import complete
 from hpclaunch.script.lexer import plain
@@ -21,7 +21,7 @@ from hpclaunch.script.remark import Directives, Remark, remark
 from hpclaunch.site import Profile
 
 # Checks of what only a request has; and those that say in other words what a trap of scripts has said.
-_NOT_OF_SCRIPTS = {"literal", "launcher", "workload"}
+_NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated"}
 _TWINS = {
     "account": {"no-account", "placeholders", "variable"},
     "qos": {"default-qos"},
@@ -89,11 +89,16 @@ def examine(
     asked.values |= typed
     report.remarks += found.remarks + asked.remarks
     report.remarks += directive_traps.look(found, asked, program, exists)
-    report.remarks += body_traps.look(program, asked, lines)
+    script = body_traps.Script(program, asked, lines)
+    report.remarks += body_traps.look(script)
+    if scheduler == "pbs":
+        report.remarks += pbs_traps.look(script)
     main = program.main
     values = complete(asked, main[-1].launch if main else None) | typed
     values["directive"] = [directive for _, directive in asked.carried]
-    values["setup"] = [line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")]
+    values["setup"] = [
+        line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")
+    ]
     values["env"] = asked.values.get("env", {}) | dict(_constants(program))
     mistaken: list[tuple[str, str]] = []
     told = {one.line for one in report.remarks if one.check in ("variable", "placeholders", "malformed")}
@@ -163,6 +168,10 @@ def _mentioned(lines: list[str], message: str) -> int:
     for word in re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", message):
         name = word.strip(":;,.").removeprefix("--")
         for number, line in enumerate(lines, 1):
-            if len(name) > 2 and name in line and (not line.lstrip().startswith("#") or line.startswith(("#PBS", "#SB"))):
+            if (
+                len(name) > 2
+                and name in line
+                and (not line.lstrip().startswith("#") or line.startswith(("#PBS", "#SB")))
+            ):
                 return number
     return 0

@@ -11,33 +11,20 @@ from msgspec import Struct
 from hpclaunch.script import shell
 from hpclaunch.script.lexer import ShellError, plain
 from hpclaunch.script.shell import Command
-from hpclaunch.script.tables import SLURM_SHORT, SLURM_TAKES, SRUN_FLAGS, SRUN_VALUES
+from hpclaunch.script.tables import (
+    ACCELERATE_FLAGS,
+    ASIDE,
+    DEEPSPEED_VALUES,
+    MPI_ONE,
+    MPI_TWO,
+    SLURM_SHORT,
+    SLURM_TAKES,
+    SRUN_FLAGS,
+    SRUN_VALUES,
+    TORCHRUN_FLAGS,
+)
 
-_MPI_TWO = {"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"}
-_MPI_ONE = {
-    "-np", "-n", "-c", "-N", "-ppn", "-perhost", "-npernode", "--npernode", "-map-by", "--map-by", "-bind-to", "--bind-to",
-    "-rank-by", "--rank-by", "-x", "-H", "-host", "--host", "-hosts", "-hostfile", "--hostfile", "-machinefile", "--machinefile",
-    "-f", "-genvlist", "--prefix", "-wdir", "--wdir", "-wd", "--output-filename", "-output-filename", "--np", "--n",
-    "-launcher", "-bootstrap", "-rmk", "--cpus-per-proc", "--timeout", "-genvnone-list",
-}  # fmt: skip
-_TORCHRUN_FLAGS = {"standalone", "no-python", "module", "run-path", "use-env", "m", "no-local-rank", "virtual-local-rank"}
-_DEEPSPEED_VALUES = {"num-gpus", "num-nodes", "hostfile", "include", "exclude", "master-port", "master-addr", "launcher",
-                     "launcher-args", "node-rank", "max-train-batch-size"}  # fmt: skip
-_ACCELERATE_FLAGS = {"multi-gpu", "m", "module", "no-python", "cpu", "same-network", "quiet", "q", "use-deepspeed",
-                     "use-fsdp", "tpu", "debug"}  # fmt: skip
 _PASS = {"exec", "nohup", "command", "time"}
-_MPIRUN = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "mpirun_rsh"}
-# What a script runs beside its program: never the program itself, even under srun.
-ASIDE = {
-    ":", "[", "[[", "alias", "awk", "cat", "cd", "chmod", "conda", "cp", "date", "df", "dirname", "du", "echo", "env", "eval",
-    "exit", "export", "false", "find", "grep", "head", "hostname", "id", "idr_quota_project", "idr_quota_user", "idrenv",
-    "jobs", "kill", "ln", "local", "ls", "lscpu", "mamba", "mapfile", "mkdir", "module", "ml", "mv", "nproc", "numactl-show",
-    "nvidia-smi", "pip", "pip3", "popd", "printenv", "printf", "pushd", "pwd", "read", "readarray", "return", "rm",
-    "rmdir", "rocm-smi", "scontrol", "scancel", "sacct", "sbatch", "qsub", "qstat", "seq", "set", "shift", "shopt", "sleep",
-    "sort", "source", ".", "squeue", "sstat", "stat", "tail", "tee", "test", "touch", "trap", "true", "type", "ulimit",
-    "umask", "uname", "uniq", "unset", "uptime", "wait", "wc", "which", "whoami", "declare", "readonly", "micromamba",
-    "lquota", "nci_account", "idrquota", "unlink", "break", "continue", "git", "typeset", "let", "return",
-}  # fmt: skip
 
 
 class Layer(Struct):
@@ -58,6 +45,7 @@ class Launch(Struct):
     env: list[str] = []
     before: list[Command] = []
     problem: str = ""
+    opened: set[str] = set()  # variables that hold parts of it
 
     def layer(self, *kinds: str) -> Layer | None:
         """Return the first layer of one of these kinds."""
@@ -93,7 +81,7 @@ def is_python(word: str) -> bool:
 def unwrap(command: Command, variables: dict[str, str]) -> Launch | None:
     """Return what `command` starts, or None if that is nothing that a job would be for."""
     settings, words = command.split()
-    launch = Launch(command.line, words, [], list(settings), [], "")
+    launch = Launch(command.line, words, [], list(settings), [], "", set())
     seen = 0
     while launch.words and seen < 20:
         seen += 1
@@ -119,20 +107,15 @@ def _step(launch: Launch, variables: dict[str, str]) -> list[str] | None:
     head, rest = launch.program, launch.words[1:]
     if found := re.fullmatch(r'"?\$\{?(\w+)\}?"?', launch.words[0]):
         inner = _words_of(variables.get(found[1], ""), launch)
+        launch.opened |= {found[1]} if inner else set()
         return inner + rest if inner else None
     if head in _PASS:
         return [word for i, word in enumerate(rest) if not (i == 0 and word == "-p")]
     if head == "env":
         return rest if rest and "=" in rest[0] else None
-    if head in ("nice", "stdbuf", "ionice", "timeout"):
-        return None
     if found_layer := _KINDS.get(head):
-        return found_layer(launch, head, rest)
-    if head in _MPIRUN:
-        return _mpirun(launch, "mpirun", rest)
-    if is_python(launch.words[0]):
-        return _python(launch, rest)
-    return None
+        return found_layer(launch, rest)
+    return _python(launch, rest) if is_python(launch.words[0]) else None
 
 
 def _words_of(text: str, launch: Launch) -> list[str]:
@@ -163,8 +146,8 @@ def _options(layer: Layer, words: list[str], arity: Callable[[str], int]) -> lis
     return words[at:]
 
 
-def _srun(launch: Launch, kind: str, rest: list[str]) -> list[str]:
-    layer = Layer(kind, launch.line, {}, [])
+def _srun(launch: Launch, rest: list[str]) -> list[str]:
+    layer = Layer("srun", launch.line, {}, [])
     launch.layers.append(layer)
 
     def arity(word: str) -> int:
@@ -185,22 +168,22 @@ def _srun(launch: Launch, kind: str, rest: list[str]) -> list[str]:
     return inner
 
 
-def _mpirun(launch: Launch, kind: str, rest: list[str]) -> list[str]:
-    layer = Layer(kind, launch.line, {}, [])
+def _mpirun(launch: Launch, rest: list[str]) -> list[str]:
+    layer = Layer("mpirun", launch.line, {}, [])
     launch.layers.append(layer)
-    return _options(layer, rest, lambda word: 2 if word in _MPI_TWO else int(word in _MPI_ONE))
+    return _options(layer, rest, lambda word: 2 if word in MPI_TWO else int(word in MPI_ONE))
 
 
-def _pbsdsh(launch: Launch, kind: str, rest: list[str]) -> list[str]:
-    layer = Layer(kind, launch.line, {}, [])
+def _pbsdsh(launch: Launch, rest: list[str]) -> list[str]:
+    layer = Layer("pbsdsh", launch.line, {}, [])
     launch.layers.append(layer)
     return _options(layer, rest, lambda word: int(word in ("-n", "-c", "-h")))
 
 
-def _torchrun(launch: Launch, kind: str, rest: list[str]) -> list[str]:
+def _torchrun(launch: Launch, rest: list[str]) -> list[str]:
     layer = Layer("torchrun", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") not in _TORCHRUN_FLAGS))
+    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") not in TORCHRUN_FLAGS))
     return _program(layer, inner)
 
 
@@ -212,19 +195,19 @@ def _program(layer: Layer, inner: list[str]) -> list[str]:
     return ["python", *inner]
 
 
-def _deepspeed(launch: Launch, kind: str, rest: list[str]) -> list[str]:
-    layer = Layer(kind, launch.line, {}, [])
+def _deepspeed(launch: Launch, rest: list[str]) -> list[str]:
+    layer = Layer("deepspeed", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") in _DEEPSPEED_VALUES))
+    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") in DEEPSPEED_VALUES))
     return _program(layer, inner)
 
 
-def _accelerate(launch: Launch, kind: str, rest: list[str]) -> list[str] | None:
+def _accelerate(launch: Launch, rest: list[str]) -> list[str] | None:
     if rest[:1] != ["launch"]:
         return None
-    layer = Layer(kind, launch.line, {}, [])
+    layer = Layer("accelerate", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest[1:], lambda word: int(word.lstrip("-").replace("_", "-") not in _ACCELERATE_FLAGS))
+    inner = _options(layer, rest[1:], lambda word: int(word.lstrip("-").replace("_", "-") not in ACCELERATE_FLAGS))
     for name in ("config-file", "use-deepspeed", "use-fsdp", "deepspeed-config-file", "tpu"):
         if name in layer.options:
             launch.problem = f"accelerate's --{name.replace('-', '_')} has no counterpart under torchrun"
@@ -241,14 +224,14 @@ def _python(launch: Launch, rest: list[str]) -> list[str] | None:
         return None
     module = plain(words[1]) or ""
     if module in ("torch.distributed.run", "torch.distributed.launch"):
-        inner = _torchrun(launch, "torchrun", words[2:])
+        inner = _torchrun(launch, words[2:])
         return [launch.words[0], *flags, *inner[1:]] if inner and is_python(inner[0]) else inner
     if module == "accelerate.commands.launch":
-        return _accelerate(launch, "accelerate", ["launch", *words[2:]])
+        return _accelerate(launch, ["launch", *words[2:]])
     return None
 
 
-def _shell(launch: Launch, kind: str, rest: list[str]) -> list[str] | None:
+def _shell(launch: Launch, rest: list[str]) -> list[str] | None:
     """Open `bash -c 'A && B'`: its last command is what counts, those before it prepare it."""
     at = next((i for i, word in enumerate(rest) if not (word.startswith("-") and len(word) < 5)), len(rest))
     if not any("c" in word for word in rest[:at]) or at >= len(rest):
@@ -280,8 +263,8 @@ def unquote(word: str) -> str:
     return word
 
 
-def _ssh(launch: Launch, kind: str, rest: list[str]) -> list[str] | None:
-    layer = Layer(kind, launch.line, {}, [])
+def _ssh(launch: Launch, rest: list[str]) -> list[str] | None:
+    layer = Layer("ssh", launch.line, {}, [])
     inner = _options(layer, rest, lambda word: int(word in ("-o", "-p", "-i", "-l")))
     if len(inner) < 2:
         return None
@@ -289,7 +272,8 @@ def _ssh(launch: Launch, kind: str, rest: list[str]) -> list[str] | None:
     return _string(launch, inner[1]) if len(inner) == 2 else inner[1:]
 
 
-_KINDS: dict[str, Callable[[Launch, str, list[str]], list[str] | None]] = {
+_KINDS: dict[str, Callable[[Launch, list[str]], list[str] | None]] = {
+    **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "orterun"), _mpirun),
     "srun": _srun,
     "pbsdsh": _pbsdsh,
     "torchrun": _torchrun,

@@ -181,9 +181,11 @@ def plain(word: str) -> str | None:
             at += 1
             if word[at] != "\n":
                 out.append(f"\\{word[at]}" if double and word[at] not in '$`"\\' else word[at])
-        elif letter == "`" or (letter == "$" and word[at + 1 : at + 2] and word[at + 1] not in " \"/.,:;%=)"):
-            return None
-        elif letter in "*?[{" and not double and not (letter in "[{" and word[at + 1 : at + 2] in ("", "}", "]")):
+        elif (
+            letter == "`"
+            or (letter == "$" and word[at + 1 : at + 2] and word[at + 1] not in ' "/.,:;%=)')
+            or (letter in "*?[{" and not double and not (letter in "[{" and word[at + 1 : at + 2] in ("", "}", "]")))
+        ):
             return None
         else:
             out.append(letter)

@@ -39,11 +39,12 @@ class Program(Struct):
 def understand(body: Body) -> Program:
     """Return what the body does."""
     variables = _variables(body)
-    starts = []
-    for statement in body.statements:
-        for command in statement.commands:
-            if (launch := unwrap(command, variables)) is not None:
-                starts.append(Start(statement, command, launch))
+    starts = [
+        Start(statement, command, launch)
+        for statement in body.statements
+        for command in statement.commands
+        if (launch := unwrap(command, variables)) is not None
+    ]
     return Program(body, variables, starts)
 
 

@@ -17,7 +17,7 @@ from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import Lexer, plain
 from hpclaunch.script.program import Program, Start
 from hpclaunch.script.setup import Setup, names_in
-from hpclaunch.script.shell import Statement
+from hpclaunch.script.shell import Command, Statement
 
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
 _LOOPS = ("for", "while", "until")
@@ -44,7 +44,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     uses = {plain(word) for command in program.body.commands() if command.words[:2] == ["module", "use"]
             for word in command.words[2:]}  # fmt: skip
     lifts = not site.module_paths or bool(uses & set(site.module_paths))
-    setup = Setup(site, asked.partition, program, lifts, False, [], None, {}, [], [], [])
+    setup = Setup(site, asked.partition, program, lifts, False, [], None, {}, [], [], [], start.launch.opened)
     _before(setup, program, start, report.lines)
     values = complete(asked, start.launch)
     command, needed = _command(setup, start)
@@ -52,8 +52,10 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     result.notes += setup.notes
     result.problems += setup.problems
     _around(result, program, start, report.lines)
-    lines = [line for entry in entries for line in entry.text.split("\n")]
-    exports = sorted(needed & {name for entry in entries for name in entry.sets} - set(setup.env))
+    lines = [line or " " for entry in entries for line in entry.text.split("\n")]
+    exports = sorted(
+        needed & {name for entry in entries if entry.kind == "set" for name in entry.sets} - set(setup.env)
+    )
     if exports:
         lines.append(f"export {' '.join(exports)}")
     for entry in entries:
@@ -64,7 +66,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
         "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,
         "venv": setup.venv,
         "env": {**asked.values.get("env", {}), **setup.env},
-        "setup": [line for line in lines if line.strip()],
+        "setup": lines,
         "storage": list(dict.fromkeys(storage)),
         "directive": [text for _, text in asked.carried],
         "command": command,
@@ -143,9 +145,7 @@ def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> N
         setup.command(command, " ".join(command.words))
 
 
-def _export(line: int, setting: str):  # noqa: ANN202
-    from hpclaunch.script.shell import Command
-
+def _export(line: int, setting: str) -> Command:
     return Command(line, ["export", setting])
 
 
@@ -162,9 +162,7 @@ def _shared(statements: list[Statement]) -> set[int]:
 
 def _command(setup: Setup, start: Start) -> tuple[list[str], set[str]]:
     """Return the command's words, or a `bash -c` where the shell has something to expand in them; and its variables."""
-    words = []
-    for word in start.launch.words:
-        words.append(_resolve(word, setup.program.variables))
+    words = [_resolve(word, setup.program.variables) for word in start.launch.words]
     plains = [plain(word) for word in words]
     if all(word is not None for word in plains):
         return [word for word in plains if word is not None], set()
@@ -192,7 +190,7 @@ def _hoist(setup: Setup, text: str, line: int) -> str:
             at += 3
             continue
         lexer = Lexer(text[at + 1 :])
-        lexer._nested("(", ")")  # noqa: SLF001 - text that the lexer has read once already
+        lexer._nested("(", ")")
         inner = text[at : at + 1 + lexer.at]
         count += 1
         name = f"ARGUMENT_{count}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from msgspec import Struct
 
 from hpclaunch.checks.words import RESERVED, RESERVED_PBS
@@ -10,14 +11,17 @@ from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments
 from hpclaunch.script.shell import Command, Statement
+from hpclaunch.script.tables import words
 from hpclaunch.site import Partition, Site
 
 _NAMES = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)|\(\([^)]*?\b([A-Za-z_]\w*)")
 # Variables of the job script that are set before a person's lines, or must not be.
 _JOB_SCRIPTS_OWN = {"IFS", "BASH_ENV", "SHELLOPTS", "POSIXLY_CORRECT", "job_id", "ended", "lost", "pids"}
 # Commands behind which modules and environments may still move up.
-_NEUTRAL = {"cd", "date", "echo", "hostname", "ls", "mkdir", "nvidia-smi", "printf", "pwd", "ulimit", "umask", "printenv",
-            "env", "lscpu", "free", "df", "nproc", "uname", "whoami", "sleep", "touch", "rm", "cp"}  # fmt: skip
+_NEUTRAL = words(
+    "cd cp date df echo env free hostname ls lscpu mkdir nproc nvidia-smi printenv printf pwd rm sleep touch ulimit "
+    "umask uname whoami"
+)
 _TELLS = {"echo", "printf", "printenv"}
 _SAME_FOLDER = {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR"}
 
@@ -46,6 +50,7 @@ class Setup(Struct):
     entries: list[Entry] = []
     notes: list[tuple[int, str]] = []
     problems: list[tuple[int, str]] = []
+    opened: set[str] = set()  # variables that were of use for the command's text alone
 
     def statement(self, statement: Statement, lines: list[str], alone: bool) -> None:
         """Take a statement of the script; `alone` on its lines, it is kept as it stands."""
@@ -62,7 +67,7 @@ class Setup(Struct):
             self._keep(statement.first, text, _set_by(commands), "do")
         elif all(command.joint in ("&&", "") for command in commands):
             for command in commands:
-                self.command(command, words_of(command) + " || exit 1", checked=True)
+                self.command(command, words_of(command) + " || exit 1")
         elif commands[1:] and all(name_of(c.words[0]) in ("exit", "echo") for c in commands[1:] if c.words):
             self.command(commands[0], text)
         else:
@@ -82,32 +87,38 @@ class Setup(Struct):
         words = "".join(map("".join, zip(map(words_of, statement.commands), joints, strict=True))).strip()
         return f"{words} &" if words and statement.commands[-1].joint == "&" and not words.endswith("&") else words
 
-    def command(self, command: Command, text: str, checked: bool = False) -> None:
+    def command(self, command: Command, text: str) -> None:
         """Take one command; `text` is how it stands there."""
-        words, head = command.split()[1], _head(command)
+        rest, head = command.split()[1], _head(command)
         if command.redirects and head in ("module", "source", "."):
             head = "" if not all("/dev/null" in one or "&1" in one for one in command.redirects) else head
         if head in ("set", "shopt", "trap"):
-            self.notes.append((command.line, f"`{text.strip()}`: the job script has its own way with signals and failures"))
+            self.notes.append(
+                (command.line, f"`{text.strip()}`: the job script has its own way with signals and failures")
+            )
         elif head in self.site.removed_commands:
             self.notes.append((command.line, f"`{head}`: gone; {self.site.removed_commands[head]}"))
         elif head in ("wait", "exit"):
-            self.notes.append((command.line, f"`{text.strip()}`: the job script waits, and has an exit code of its own"))
+            self.notes.append(
+                (command.line, f"`{text.strip()}`: the job script waits, and has an exit code of its own")
+            )
         elif head in ("module", "ml") and self._module(command, text):
             pass
-        elif head == "cd" and len(words) == 2 and re.sub(r'[${}"]', "", words[1]) in _SAME_FOLDER:
+        elif head == "cd" and len(rest) == 2 and re.sub(r'[${}"]', "", rest[1]) in _SAME_FOLDER:
             pass  # where the job script starts anyway
-        elif head in ("source", ".") and self._venv(words):
+        elif head in ("source", ".") and self._venv(rest):
             pass
         elif not self._variables(command, text):
-            self._keep(command.line, text, _set_by([command]), "tell" if head in _TELLS and not command.redirects else "do")
+            self._keep(
+                command.line, text, _set_by([command]), "tell" if head in _TELLS and not command.redirects else "do"
+            )
             self.blocked = self.blocked or head not in _NEUTRAL
 
     def _module(self, command: Command, text: str) -> bool:
         """Take `module purge`, `module use` and `module load`; as lines of shell where their order matters."""
-        words = command.split()[1]
-        verb, names = (words[1] if len(words) > 1 else ""), [plain(word) for word in words[2:]]
-        lifts = self.lifts and not self.blocked and words[0] == "module"
+        rest = command.split()[1]
+        verb, names = (rest[1] if len(rest) > 1 else ""), [plain(word) for word in rest[2:]]
+        lifts = self.lifts and not self.blocked and rest[0] == "module"
         if verb == "purge" and self.site.module_purge and lifts and not self.modules:
             return True
         if verb == "use" and lifts and all(name in self.site.module_paths for name in names):
@@ -123,7 +134,9 @@ class Setup(Struct):
                 return True
             if not wanted and foreign:
                 return True
-            missing = [name for name in own if not any(name in entry.text for entry in self.entries) and name not in wanted]
+            missing = [
+                name for name in own if not any(name in entry.text for entry in self.entries) and name not in wanted
+            ]
             text = f"module load {' '.join([*missing, *wanted])}" if foreign or missing else text
         if not any(" module" in entry.text for entry in self.entries):
             profile = "command -v module >/dev/null || source /etc/profile"
@@ -132,23 +145,29 @@ class Setup(Struct):
         self.blocked = True
         return True
 
-    def _venv(self, words: list[str]) -> bool:
-        path = words[1] if len(words) == 2 else ""
+    def _venv(self, rest: list[str]) -> bool:
+        path = rest[1] if len(rest) == 2 else ""
         text = re.sub(r"/bin/activate$", "", path.strip('"'))
         known = set(re.findall(r"\$\{?(\w+)", text))
         fine = re.fullmatch(r"[\w./~${}-]+", text) and text != path.strip('"') and "conda" not in text
         moved = any(entry.text.lstrip().startswith(("cd ", "pushd ")) for entry in self.entries)
-        if not fine or self.venv or self.blocked or known & set(self.program.variables) or (moved and text[0] not in "/~$"):
+        if (
+            not fine
+            or self.venv
+            or self.blocked
+            or known & set(self.program.variables)
+            or (moved and text[0] not in "/~$")
+        ):
             return False
         self.venv = text
         return True
 
     def _variables(self, command: Command, text: str) -> bool:
         """Take settings: what the job sets itself, constants to export, and the rest as lines."""
-        settings, words = command.split()
-        if words and words[0] != "export":
+        settings, rest = command.split()
+        if rest and rest[0] != "export":
             return False
-        bare = [word for word in words[1:] if "=" not in word]
+        bare = [word for word in rest[1:] if "=" not in word]
         for name, value, exported in assignments(command):
             constant = plain(value)
             if name in RESERVED or (name in RESERVED_PBS and self.site.scheduler == "pbs"):
@@ -157,15 +176,14 @@ class Setup(Struct):
                 self.problems.append((command.line, f"the variable {name} is the job script's own: rename it"))
             elif exported and constant is not None and constant.isprintable() and self._once(name) and not self.blocked:
                 self.env[name] = constant
-            elif len(settings) + len(words) <= 2:
-                self._keep(command.line, text, {name}, "do" if exported else "set")
             else:
                 one = f"export {name}={value}" if exported else f"{name}={value}"
-                self._keep(command.line, one, {name}, "do" if exported else "set")
-        rest = [name for name in bare if name not in RESERVED]
-        if rest:
-            self._keep(command.line, f"export {' '.join(rest)}", set(), "do", set(rest))
-        return bool(settings or len(words) > 1)
+                kind = "do" if exported and name not in self.opened else "set"
+                self._keep(command.line, text if len(settings) + len(rest) <= 2 else one, {name}, kind)
+        others = [name for name in bare if name not in RESERVED]
+        if others:
+            self._keep(command.line, f"export {' '.join(others)}", set(), "do", set(others))
+        return bool(settings or len(rest) > 1)
 
     def _once(self, name: str) -> bool:
         return name in self.program.variables

@@ -144,8 +144,7 @@ class _Reader:
         elif text == ")":
             self.command, self.header = None, False
             if self.blocks and self.blocks[-1][0] in ("(", "function ("):
-                if self.blocks.pop()[0] == "function (":
-                    statement.block = statement.block or "function"
+                self.blocks.pop()
         else:
             self.header = False
             if statement.commands:

@@ -1,4 +1,4 @@
-"""The options of sbatch and qsub, as data."""
+"""The options of schedulers and launchers, as data."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ requeue, reservation=, resv-ports?, segment=, share, signal=, sockets-per-node=,
 test-only, thread-spec=, threads-per-core=, time= t, time-min=, tmp=, tres-bind=, tres-per-task=, uid=, use-min-nodes,
 verbose v, wait W, wait-all-nodes=, wckey=, wrap=
 """
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text."""
+    return set(text.split())
 
 
 def _table(text: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -39,3 +44,41 @@ SRUN_VALUES = {"mpi", "cpu-bind", "jobid", "relative", "het-group", "multi-prog"
     name for name, takes in SLURM_TAKES.items() if takes == "="
 }
 SRUN_FLAGS = "kKlsuvQEXZO"
+# Options of mpirun with one value, in Open MPI, Intel MPI and MPICH; and with two.
+MPI_ONE = words(
+    """
+    --bind-to --cpus-per-proc --host --hostfile --machinefile --map-by --n --np --npernode --output-filename
+    --prefix --rank-by --timeout --wdir -H -N -bind-to -bootstrap -c -f -genvlist -genvnone-list -host -hostfile
+    -hosts -launcher -machinefile -map-by -n -np -npernode -output-filename -perhost -ppn -rank-by -rmk -wd
+    -wdir -x
+    """
+)
+MPI_TWO = {"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"}
+# Options without a value of torchrun and accelerate, and with one of deepspeed.
+TORCHRUN_FLAGS = words(
+    """
+    m module no-local-rank no-python run-path standalone use-env virtual-local-rank
+    """
+)
+ACCELERATE_FLAGS = words(
+    """
+    cpu debug m module multi-gpu no-python q quiet same-network tpu use-deepspeed use-fsdp
+    """
+)
+DEEPSPEED_VALUES = words(
+    """
+    exclude hostfile include launcher launcher-args master-addr master-port max-train-batch-size node-rank
+    num-gpus num-nodes
+    """
+)
+# What a script runs beside its program: never the program itself, even under srun.
+ASIDE = words(
+    """
+    . : [ [[ alias awk break cat cd chmod conda continue cp date declare df dirname du echo env eval exit export
+    false find git grep head hostname id idr_quota_project idr_quota_user idrenv idrquota jobs kill let ln local
+    lquota ls lscpu mamba mapfile micromamba mkdir ml module mv nci_account nproc nvidia-smi pip pip3 popd
+    printenv printf pushd pwd qstat qsub read readarray readonly return rm rmdir rocm-smi sacct sbatch scancel
+    scontrol seq set shift shopt sleep sort source squeue sstat stat tail tee test touch trap true type typeset
+    ulimit umask uname uniq unlink unset uptime wait wc which whoami
+    """
+)

@@ -6,6 +6,8 @@ from msgspec import Struct
 
 _OPENPBS = "OpenPBS 23.06, seen"
 _SBATCH = "https://slurm.schedmd.com/sbatch.html"
+_MANUALS = f"qsub(1B) | {_SBATCH}"
+_BOTH = f"{_OPENPBS} | {_SBATCH}"
 _LIGHTNING = "Lightning's environments/slurm.py"
 _NCI_AI = "https://opus.nci.org.au/x/OgBbCw"
 _IDRIS = "IDRIS, jean-zay/gpu"
@@ -26,31 +28,32 @@ class Trap(Struct, frozen=True):
 TRAPS = {
     # The file.
     "shell": Trap("The shell cannot read the script: a quote or a block that is never closed.", "bash(1)"),
-    "crlf": Trap("Lines end as on Windows: qsub and sbatch refuse such a script.", f"{_OPENPBS} | {_SBATCH}"),
-    "scheduler": Trap("The script has no directives, or another scheduler's than the site's.", f"qsub(1B) | {_SBATCH}"),
+    "crlf": Trap("Lines end as on Windows: qsub and sbatch refuse such a script.", _BOTH),
+    "scheduler": Trap("The script has no directives, or another scheduler's than the site's.", _MANUALS),
     # Directives.
-    "late": Trap("A directive stands after the first command, where the scheduler ignores it.", f"qsub(1B) | {_SBATCH}", False),
-    "almost": Trap("A line looks like a directive and is a comment to the scheduler.", f"{_OPENPBS} | {_SBATCH}", False),
+    "late": Trap("A directive stands after the first command, where the scheduler ignores it.", _MANUALS, False),
+    "almost": Trap("A line looks like a directive and is a comment to the scheduler.", _BOTH, False),
     "comment": Trap("A comment stands behind a #PBS directive: qsub refuses the script.", _OPENPBS),
-    "unreadable": Trap("A directive is nothing that the scheduler can read.", f"{_OPENPBS} | {_SBATCH}"),
+    "unreadable": Trap("A directive is nothing that the scheduler can read.", _BOTH),
     "unknown-option": Trap("An option that hpclaunch does not know.", "", False),
-    "variable": Trap("A $VARIABLE in a directive: schedulers do not expand them.", f"qsub(1B) | {_SBATCH}"),
+    "variable": Trap("A $VARIABLE in a directive: schedulers do not expand them.", _MANUALS),
     "placeholders": Trap("A placeholder is left where a real value belongs."),
-    "repeated": Trap("An option is given twice with different values; only one of them counts.", f"{_OPENPBS} | {_SBATCH}", False),
-    "malformed": Trap("A value that the scheduler cannot read.", f"{_OPENPBS} | {_SBATCH}"),
+    "repeated": Trap("An option is given twice with different values; only one of them counts.", _BOTH, False),
+    "malformed": Trap("A value that the scheduler cannot read.", _BOTH),
     "interactive": Trap("An option for interactive jobs, which a script cannot be.", "qsub(1B)", False),
-    "export": Trap("-V or --export=ALL takes the login shell's whole environment along.", f"qsub(1B) | {_SBATCH}", False),
+    "export": Trap("-V or --export=ALL takes the login shell's whole environment along.", _MANUALS, False),
     "comma": Trap("A comma in a value of -v: PBS splits the list there.", "users' scripts, M"),
-    "log-folder": Trap("The folder of the output does not exist, or cannot before the job does.", f"qsub(1B) | {_SBATCH}"),
+    "log-folder": Trap("The folder of the output does not exist, or cannot before the job does.", _MANUALS),
     "short-time": Trap("A walltime that is minutes or seconds to the scheduler, and perhaps hours to its author.",
-                       f"{_OPENPBS} | {_SBATCH}", False),
+                       _BOTH, False),
     # What is asked for.
-    "no-walltime": Trap("No walltime: the site's own default is short.", f"qsub(1B) | {_SBATCH}", reads="any_partition"),
+    "no-walltime": Trap("No walltime: the site's own default is short.", _MANUALS, reads="any_partition"),
     "no-account": Trap("No account to charge, where the site needs one.", "users' records, M", reads="account_help"),
     "select": Trap("select= or nodes=:ppn= where the site takes totals of the whole job.", "users' records, M+",
                    reads="refused_directives"),
     "totals": Trap("Totals that do not fit together: cores for each GPU, whole nodes, memory per node.",
-                   "NCI, Job costs and Queue limits", reads="cpus_per_gpu cpus_per_gpu_exact cores_per_node multi_node"),
+                   "NCI, Job costs and Queue limits",
+                   reads="cpus_per_gpu cpus_per_gpu_exact cores_per_node multi_node"),
     "exec-queue": Trap("The queue's name as qstat shows it (gpuvolta-exec), not as one asks for it.",
                        "users' records, H", reads="partitions"),
     "constraint": Trap("The account's suffix belongs to hardware that the script does not ask for.", "users' notes, M",
