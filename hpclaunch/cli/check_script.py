@@ -14,7 +14,7 @@ from hpclaunch.plan import Plan, consider
 from hpclaunch.script.choose import guess
 from hpclaunch.script.directives import PREFIX, scheduler_of
 from hpclaunch.script.examine import Report, examine, split_lines
-from hpclaunch.script.remark import Remark, load
+from hpclaunch.script.remark import Remark, load, printable
 from hpclaunch.script.rewrite import Rewrite, rewrite
 from hpclaunch.script.tables import words
 from hpclaunch.site import Profile
@@ -38,6 +38,8 @@ def check_script(
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     report = examine(text, profile, typed, lambda folder: _exists(folder, path))
+    if report.request is not None and "force" in typed:
+        typed = {**typed, "force": report.request.force}  # without the traps that only a script has
     result, plan, script = _fixed(report, typed) if fix else (None, None, None)
     refused = script is None if fix else report.refused
     if as_json:
@@ -57,9 +59,9 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
     if result is None:
         return
     for number, text in sorted(result.notes):
-        click.echo(f"{_where(path, number)} not carried over: {text}", err=True)
+        click.echo(f"{_where(path, number)} not carried over: {printable(text)}", err=True)
     for number, text in sorted(result.problems):
-        click.echo(f"{_where(path, number)} error: fix: {text}", err=True)
+        click.echo(f"{_where(path, number)} error: fix: {printable(text)}", err=True)
     if script is not None and plan is not None:
         click.echo(f"hpclaunch: {plan.summary()}", err=True)
         for warning in plan.warnings:

@@ -59,10 +59,12 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
     return [name for name in paths.WORKLOADS if name.startswith(incomplete)]
 
 
-def _complete_check(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_check(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from hpclaunch.checks import CHECKS
+    from hpclaunch.script.traps import TRAPS
 
-    return [name for name in CHECKS if name.startswith(incomplete)]
+    names = {**CHECKS, **TRAPS} if ctx.params.get("script") else CHECKS
+    return [name for name in names if name.startswith(incomplete)]
 
 
 _COUNT = click.IntRange(min=1)

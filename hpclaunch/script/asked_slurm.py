@@ -152,19 +152,19 @@ def _nodes(text: str) -> int:
 
 def _gpus(asked: Asked, directives: Directives, tasks: int) -> Callable[[int], int]:
     """Return how many GPUs a node has in the job, as a function of the nodes."""
+    counts = []
     for name in ("gpus-per-node", "gres", "gpus", "gpus-per-task"):
-        for option in reversed(list(directives.all(name))):
-            for item in option.value.split(","):
-                text = item if name == "gres" else f"gpu:{item}"
-                found = _GPU.fullmatch(text)
-                if not found:
-                    if name != "gres" or item.startswith("gpu"):
-                        asked.number(option, _no_gpus)
-                    else:
-                        asked.carry(option, f"--gres={item}")
-                    continue
-                return _gpu_count(asked, option, name, found, tasks)
-    return lambda _nodes: 0
+        option = directives.last(name)
+        for item in option.value.split(",") if option else ():
+            assert option is not None  # noqa: S101 - for the type checker
+            found = _GPU.fullmatch(item if name == "gres" else f"gpu:{item}")
+            if found:
+                counts.append(_gpu_count(asked, option, name, found, tasks))
+            elif name != "gres" or item.startswith("gpu") or not item:
+                asked.number(option, _no_gpus)
+            else:
+                asked.carry(option, f"--gres={item}")
+    return counts[0] if counts else lambda _nodes: 0
 
 
 def _no_gpus(text: str) -> int:

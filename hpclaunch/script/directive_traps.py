@@ -42,13 +42,13 @@ def _default_qos(asked: Asked, last: int) -> Iterator[Remark]:
         return
     job = asked.seconds, asked.nodes * asked.gpus, asked.nodes * (asked.cpus or 1)
     for qos in asked.partition.qos:
-        limits = [message for key, message in qos_limits(qos, *job) if key not in qos.unconfirmed]
+        limits = [(key, message) for key, message in qos_limits(qos, *job) if key not in qos.unconfirmed]
         if not qos.default or not limits:
             continue
         other = next((q.name for q in asked.partition.qos if q.automatic and not list(qos_limits(q, *job))), None)
-        line = asked.lines.get("walltime" if limits[0].startswith("walltime") else "gpus_per_node", last)
+        line = asked.lines.get("walltime" if limits[0][0] == "max_walltime" else "gpus_per_node", last)
         fix = f"; write --qos={other}" if other else ""
-        yield remark("default-qos", line, f"{limits[0]}, and the script names no other QoS{fix}", mended=bool(other))
+        yield remark("default-qos", line, f"{limits[0][1]}, and the script names no other QoS{fix}", mended=bool(other))
 
 
 def _ntasks(directives: Directives, asked: Asked) -> Iterator[Remark]:

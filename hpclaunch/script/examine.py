@@ -17,11 +17,12 @@ from hpclaunch.script.asked import Asked
 from hpclaunch.script.complete import complete
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, understand
-from hpclaunch.script.remark import Directives, Remark, remark
+from hpclaunch.script.remark import Directives, Remark, printable, remark
+from hpclaunch.script.traps import TRAPS
 from hpclaunch.site import Profile
 
 # Checks of what only a request has; and those that say in other words what a trap of scripts has said.
-_NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated"}
+_NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated", "log-folder"}
 _TWINS = {
     "account": {"no-account", "placeholders", "variable"},
     "qos": {"default-qos"},
@@ -81,6 +82,7 @@ def examine(
     if own != scheduler:
         report.remarks.append(_foreign(lines, own, profile))
         if own:
+            report.remarks = [_final(one, scheduler, []) for one in report.remarks]
             return report
     report.directives = found = directives.read(lines, scheduler, body.heredocs)
     report.program = program = understand(body)
@@ -100,6 +102,8 @@ def examine(
         line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")
     ]
     values["env"] = asked.values.get("env", {}) | dict(_constants(program))
+    force = typed.get("force", [])
+    values["force"] = [name for name in force if name in CHECKS or name not in TRAPS]
     mistaken: list[tuple[str, str]] = []
     told = {one.line for one in report.remarks if one.check in ("variable", "placeholders", "malformed")}
     report.request = make_request(values, mistaken)
@@ -109,9 +113,9 @@ def examine(
     report.plan, findings = consider(profile, report.request)
     said = {one.check for one in report.remarks}
     for finding in findings:
-        if finding.check not in _NOT_OF_SCRIPTS and not said & _TWINS.get(finding.check, {finding.check}):
+        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
             report.remarks.append(place(report, finding))
-    force = typed.get("force", [])
     report.remarks = [_final(one, scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
@@ -121,7 +125,8 @@ def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:
     """Return a remark with its source at this scheduler; one of a check that is forced only warns."""
     pbs, _, slurm = one.source.partition(" | ")
     source = slurm if slurm and scheduler == "slurm" else pbs
-    return structs.replace(one, source=source, refuses=one.refuses and one.check not in force)
+    text = printable(one.message)
+    return structs.replace(one, message=text, source=source, refuses=one.refuses and one.check not in force)
 
 
 def _constants(program: Program) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 _OPERATOR = re.compile(r"\d*(?:<<<|<<-|<<|<&|<>|>>|>&|>\||&>>|&>|<|>)|;;&|;;|;&|&&|\|\||\|&|[;&|()]")
 _REDIRECT = re.compile(r"\d*[<>]|&>")
 _BLANK = " \t\r"
+_DEEPEST = 100
 
 
 class ShellError(Exception):
@@ -35,6 +36,7 @@ class Lexer:
         self.text = text
         self.at = 0
         self.line = first_line
+        self.depth = 0
         self.heredocs: set[int] = set()
         self.waiting: list[tuple[str, bool]] = []
 
@@ -147,6 +149,9 @@ class Lexer:
 
     def _nested(self, opening: str, closing: str) -> None:
         start, self.at, depth = self.line, self.at + 1, 1
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ShellError(start, f"more than {_DEEPEST} {opening} inside of each other")
         while self.at < len(self.text) and depth:
             letter = self.text[self.at]
             if letter == "#" and opening == "(" and self.text[self.at - 1] in " \t\n":
@@ -162,6 +167,7 @@ class Lexer:
                 self._piece()
         if depth:
             raise ShellError(start, f"a {opening} that is never closed")
+        self.depth -= 1
 
 
 def plain(word: str) -> str | None:

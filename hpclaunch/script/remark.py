@@ -10,7 +10,7 @@ from msgspec import Struct
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.script.traps import TRAPS
 
-LONGEST = 1_000_000  # bytes; the longest job script that was ever seen has a hundredth
+LONGEST = 300_000  # bytes; job scripts have a few thousand
 
 
 class Remark(Struct, frozen=True):
@@ -31,6 +31,11 @@ def remark(check: str, line: int, message: str, *, refuses: bool | None = None, 
     """Return the remark of a trap of TRAPS, as sure as its source unless told otherwise."""
     trap = TRAPS[check]
     return Remark(line, check, message, trap.refuses if refuses is None else refuses, trap.source, mended)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, control characters spelled as Python does."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Option(Struct, frozen=True):

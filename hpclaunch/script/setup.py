@@ -205,14 +205,15 @@ class Setup(Struct):
             if len(fewer) == len(kept):
                 break
             kept = fewer
+        stays = set(map(id, kept))
         there = {name for entry in kept for name in entry.sets} | set(self.env)
         for entry in self.entries:
             if entry.kind == "tell" and not (entry.needs & assigned) - there:
-                kept.append(entry)
-            elif entry not in kept:
+                stays.add(id(entry))
+            elif id(entry) not in stays:
                 what = entry.text.strip().splitlines()[0][:60]
                 self.notes.append((entry.line, f"`{what}`: nothing in the new script needs it"))
-        return [entry for entry in self.entries if entry in kept]
+        return [entry for entry in self.entries if id(entry) in stays]
 
 
 def names_in(text: str) -> set[str]:
