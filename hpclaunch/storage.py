@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hpclaunch.site import Site
 
@@ -13,17 +12,27 @@ def named_by(site: Site, account: str | None, texts: Iterable[str]) -> list[str]
 
     `texts` are words of a command, lines of shell, search paths: /g/data/ab12 is found anywhere in one.
     """
-    if not site.storage_roots:
-        return []
     given = {line.replace("{account}", account or "") for line in site.storage_given}
-    roots = "|".join(re.escape(root.rstrip("/")) for root in site.storage_roots)
-    names = {root.rstrip("/"): name for root, name in site.storage_roots.items()}
-    found = dict.fromkeys(
-        f"{names[root]}/{folder}"
-        for text in texts
-        for root, folder in re.findall(rf"(?<![\w.}}~-])({roots})/+([A-Za-z0-9][\w-]*)", text)
-    )
+    roots = site.storage_roots.items()
+    found = dict.fromkeys(name for text in texts for root, prefix in roots for name in _below(text, root, prefix))
     return [name for name in found if name not in given]
+
+
+def _below(text: str, root: str, prefix: str) -> Iterator[str]:
+    """Yield the name, which begins with `prefix`, of each folder next below `root`; a root in a longer path is none.
+
+    By plain looks, since each job is looked through: a pattern of its own takes longer than all of them.
+    """
+    start = text.find(root := root.rstrip("/"))
+    while start >= 0:
+        rest = text[start + len(root) :]
+        inside = start and (text[start - 1].isalnum() or text[start - 1] in "_.~}-")
+        if rest.startswith("/") and not inside:
+            folder = rest.lstrip("/")
+            length = next((i for i, c in enumerate(folder) if not (c.isalnum() or c in "_-")), len(folder))
+            if folder[:length].isascii() and folder[:1].isalnum():
+                yield f"{prefix}/{folder[:length]}"
+        start = text.find(root, start + 1)
 
 
 def as_named(site: Site, name: str) -> str:

@@ -52,7 +52,7 @@ CASES = [
     ("gpus", G, REFUSES, {"partition": "copyq", "gpus_per_node": 1}, "has none", {"partition": "copyq"}),
     ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
     ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
-    ("tasks", J, REFUSES, {"gpus_per_node": 4, "tasks_per_node": 2}, "the rest idles", {"tasks_per_node": 2}),
+    ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "the others idle", {"tasks_per_node": 2}),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),

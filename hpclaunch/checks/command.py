@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 _NODE_LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHERS = {"srun", "mpirun", "mpiexec", "pbsdsh", "horovodrun", "sbatch", "qsub"}
 _NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
-_DOWNLOAD = re.compile(
+# Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
+_DOWNLOAD_SIGNS = ("wget", "curl", "aria2c", "gdown", "clone", "install", "download", "://")
+_DOWNLOAD = (
     r"\b(?:wget|curl|aria2c|gdown|git clone|(?:pip3?|conda|mamba|uv pip) install|(?:hf|huggingface-cli) download)\b"
     r"|(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 )
 _ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
-_BF16 = re.compile(r"(?<![A-Za-z])(?:bf16|bfloat16)(?![A-Za-z])", re.IGNORECASE)
-_FLASH = re.compile(r"flash[-_]?attn|flash[-_]attention", re.IGNORECASE)
-_WRITTEN = re.compile(r"out|log|save|ckpt|checkpoint|root", re.IGNORECASE)
-_LARGE = re.compile(r"cache|data|venv|_home$|" + _WRITTEN.pattern, re.IGNORECASE)
-_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\}|/home)(?:/|$)")
+# What a GPU older than 8.0 cannot do: a sign, a pattern, its name, what to use instead.
+_NEW_GPUS = (
+    ("bf", r"(?i)(?<![a-z])(?:bf16|bfloat16)(?![a-z])", "bf16", "16-mixed"),
+    ("flash", r"(?i)flash[-_]?attn|flash[-_]attention", "FlashAttention-2", "sdpa"),
+)
+_WRITTEN = r"(?i)out|log|save|ckpt|checkpoint|root"
+_HOMES = ("~/", "$HOME/", "${HOME}/", "/home/")
+_LARGE = _WRITTEN + r"|cache|data|venv|_home$"
 
 
 def options(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -79,7 +84,7 @@ def literal(plan: Plan) -> Iterator[Found]:
     if not words or PurePath(words[0]).name in ("bash", "sh", "zsh", "env", "awk", "perl") or "-c" in words:
         return
     for word in words:
-        if found := re.search(r"\$\{?[A-Za-z_]\w*", word):
+        if "$" in word and (found := re.search(r"\$\{?[A-Za-z_]\w*", word)):
             yield Found(
                 f"{found[0]} in {word!r} is not expanded, words arrive as they are given; use bash -c '...' around it",
                 warns=True,
@@ -90,8 +95,8 @@ def dtype(plan: Plan) -> Iterator[Found]:
     """Warn of bf16 or FlashAttention-2 on a GPU that is too old for them."""
     has = plan.partition.compute_capability
     if has and has < 8 and plan.gpus_per_node:
-        for pattern, name, instead in ((_BF16, "bf16", "16-mixed"), (_FLASH, "FlashAttention-2", "sdpa")):
-            if any(pattern.search(word) for word in plan.request.command):
+        for sign, pattern, name, instead in _NEW_GPUS:
+            if any(sign in word.lower() and re.search(pattern, word) for word in plan.request.command):
                 yield Found(
                     f"{name} asked wants compute capability 8.0, {plan.partition.gpu or 'the GPU'} has {has:g}; "
                     f"use {instead}",
@@ -105,10 +110,10 @@ def download(plan: Plan) -> Iterator[Found]:
     own = plan.partition.internet
     if (plan.site.internet if own is None else own) is not False:
         return
-    found = [m[0] for text in (*plan.request.command, *plan.request.setup) if (m := _DOWNLOAD.search(text))]
+    texts = [" ".join(plan.request.command[:3]), *plan.request.command[1:], *plan.request.setup]
+    suspect = [text for text in texts if any(sign in text for sign in _DOWNLOAD_SIGNS)]
+    found = [match[0] for text in suspect if (match := re.search(_DOWNLOAD, text))]
     found += [f"{name}={value}" for name, value in plan.request.env.items() if _ONLINE.get(name) == value]
-    if command := re.search(r"^\S*(?:git clone|pip3? install)\b", " ".join(plan.request.command)):
-        found.insert(0, command[0])
     with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
     stage = f"; do it before, on {' or '.join(with_internet)} or a login node" if with_internet else "; do it before"
     key = partition_key(plan, "internet") if own is not None else ("internet",)
@@ -122,7 +127,7 @@ def home(plan: Plan) -> Iterator[Found]:
         return
     for name, value in settings(plan):
         real = plan.request.links.get(value, value)
-        if _LARGE.search(name) and _HOME.match(real):
+        if real.startswith(_HOMES) and re.search(_LARGE, name):
             yield Found(
                 f"{name} {value} lies in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "
                 "use a larger file system",
@@ -135,7 +140,7 @@ def expiring(plan: Plan) -> Iterator[Found]:
     """Warn of results in a folder whose unused files are removed."""
     for name, value in settings(plan):
         for root, days in plan.site.expiring.items():
-            if _WRITTEN.search(name) and _below(value, root):
+            if _below(value, root) and re.search(_WRITTEN, name):
                 yield Found(
                     f"{name} {value}: below {root} files unused for {days} days are removed; copy what you keep",
                     ("expiring", root),
@@ -156,6 +161,8 @@ def reach(plan: Plan) -> Iterator[Found]:
 
 
 def _below(text: str, root: str) -> bool:
+    if root.removeprefix("$") not in text:
+        return False
     name = re.escape(root.removeprefix("$"))
     pattern = rf"\$(?:{name}|\{{{name}\}})(?!\w)" if root.startswith("$") else rf"(?<![\w.~}}-]){name}(?![\w-])"
     return re.search(pattern, text) is not None
@@ -165,7 +172,8 @@ def removed_commands(plan: Plan) -> Iterator[Found]:
     """Refuse a command that a site has taken away."""
     texts = [*plan.request.setup, " ".join(plan.request.command)]
     for name, instead in plan.site.removed_commands.items():
-        if any(re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w./=-])", text) for text in texts):
+        pattern = rf"(?<![\w./-]){re.escape(name)}(?![\w./=-])"
+        if any(name in text and re.search(pattern, text) for text in texts):
             yield Found(f"{name} is gone from {plan.name}; use {instead}", ("removed_commands", name))
 
 
@@ -183,7 +191,7 @@ def storage(plan: Plan) -> Iterator[Found]:
             forms = ", ".join(f"{prefix}PROJECT" for prefix in dict.fromkeys(prefixes))
             yield Found(f"{name!r} names no file system of {plan.name}; use {forms}", ("storage_roots",))
     for text in (*plan.request.setup, *plan.request.env.values(), plan.request.venv or ""):
-        for root in roots:
+        for root in roots if "$" in text else ():
             if found := re.search(rf"(?<![\w.}}~-]){re.escape(root)}/+\$\{{?\w+\}}?", text):
                 yield Found(
                     f"{found[0]}: which one that is shows in the job alone; add --storage {roots[root]}/...",

@@ -40,7 +40,7 @@ def _with_gpus(plan: Plan) -> str:
 
 
 def tasks(plan: Plan) -> Iterator[Found]:
-    """Refuse more ranks on a node than GPUs, and under the launcher tasks several ranks that leave GPUs idle."""
+    """Refuse more ranks on a node than GPUs; warn, under the launcher tasks, of several ranks that leave GPUs idle."""
     gpus, ranks = plan.gpus_per_node, plan.tasks_per_node
     if plan.site.scheduler == "local" or not plan.partition.gpus_per_node:
         return
@@ -51,8 +51,9 @@ def tasks(plan: Plan) -> Iterator[Found]:
         )
     elif plan.launcher == "tasks" and 1 < ranks < gpus:
         yield Found(
-            f"{ranks} per node asked with {gpus} GPUs, Lightning refuses that and the rest idles; "
+            f"{ranks} per node asked with {gpus} GPUs, the others idle and Lightning's devices must not be {gpus}; "
             f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all",
+            warns=True,
             source=LIGHTNING_SLURM,
         )
 

@@ -56,10 +56,10 @@ HIDES_SLURM = {"bash", "interactive"}
 
 
 # What templates and examples leave for a person to fill in.
-_PLACEHOLDER = re.compile(
-    r"(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
-    r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s])/path/to/",
-    re.IGNORECASE,
+_PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "/path/to/")
+_PLACEHOLDER = (
+    r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
+    r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s])/path/to/"
 )
 
 
@@ -101,7 +101,8 @@ def placeholders(plan: Plan) -> Iterator[Found]:
         if text:
             words.insert(0, (option, text))
     for option, text in words:
-        if found := _PLACEHOLDER.search(text):
+        suspect = any(sign in text.lower() for sign in _PLACEHOLDER_SIGNS)
+        if suspect and (found := re.search(_PLACEHOLDER, text)):
             yield Found(f"{option} {text!r}: {found[0].strip('/=@:+ ')} is left from an example; fill it in")
 
 
