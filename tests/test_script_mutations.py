@@ -14,16 +14,23 @@ from hpclaunch.plan import consider
 from hpclaunch.render import render
 from hpclaunch.script.examine import examine
 from hpclaunch.script.rewrite import rewrite
+from hpclaunch.script.tables import words
 
 CORPUS = [path.read_text() for path in sorted((Path(__file__).parent / "scripts").glob("*.sh"))]
 SITES = {name: site.load(name) for name in ("gadi", "jean-zay", "slurm", "pbs")}
 PIECES = [
-    "$", "'", '"', "`", "(", ")", "{", "}", "#", "\\", "\n", "\t", "\r", ";", "&", "|", "<", ">", "<<", "=", ",", ":", "-",
-    "--", " ", "%", "@", "*", "0", "-1", "999999999999", "é", "\x1b", "$(", "${", "$((", "<<EOF\n", "#PBS ", "#SBATCH ", "-l ",
-    "select=", "nodes=", "mem=", "walltime=", "::", "if ", "then", "fi", "for ", "do ", "done", "case ", "esac", "srun ",
-    "mpirun -n ", "pbsdsh ", "torchrun ", "bash -c ", "ssh ", "python ", "module load ", "export ", "cd ", "gpu:", "<x>", "$X",
-    "accelerate launch ", "deepspeed ", "--nproc_per_node=", "env ", "wait", "function ", "[[ ", "))",
-]  # fmt: skip
+    *"$'\"`(){}#\\\n\t\r;&|<>=,:- %@*0é\x1b",
+    *sorted(words("-- -1 999999999999 $( ${ $(( <x> $X [[ )) :: << gpu:")),
+    *[
+        f"{word} "
+        for word in "#PBS #SBATCH -l if for do case srun mpirun pbsdsh torchrun bash ssh python module".split()
+    ],
+    *[f"{word} " for word in sorted(words("export cd accelerate deepspeed env function python module"))],
+    *sorted(words("select= nodes= mem= walltime= then fi done esac wait --nproc_per_node=")),
+    "<<EOF\n",
+    "bash -c '",
+]
+SOME = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 EDITS = st.lists(
     st.tuples(st.sampled_from(["insert", "cut", "double", "swap", "move"]), st.integers(0, 10**6), st.integers(0, 40),
               st.sampled_from(PIECES)),
@@ -68,14 +75,14 @@ def survive(text: str, profile: site.Profile) -> None:
         assert old.returncode, f"bash reads the old script and not the new: {run.stderr}"
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(SOME, max_examples=1000)
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
 def test_a_mutated_script_never_gives_a_traceback(text, name, edits):
     """Cut, doubled, moved and strange pieces in real scripts are told of, in printable words at lines that are there."""
     survive(mutate(text, edits), SITES[name])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(SOME, max_examples=300)
 @given(st.text(max_size=300), st.sampled_from(sorted(SITES)))
 def test_any_text_is_survived(text, name):
     """A file with anything in it is read to its end."""

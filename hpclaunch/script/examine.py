@@ -101,6 +101,7 @@ def examine(
     values["setup"] = [
         line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")
     ]
+    values["venv"] = next(_environments(program), None)
     values["env"] = asked.values.get("env", {}) | dict(_constants(program))
     force = typed.get("force", [])
     values["force"] = [name for name in force if name in CHECKS or name not in TRAPS]
@@ -127,6 +128,15 @@ def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:
     source = slurm if slurm and scheduler == "slurm" else pbs
     text = printable(one.message)
     return structs.replace(one, message=text, source=source, refuses=one.refuses and one.check not in force)
+
+
+def _environments(program: Program) -> Iterator[str]:
+    """Yield the python environments that are activated."""
+    for command in program.body.commands():
+        if len(command.words) == 2 and command.words[0] in ("source", "."):
+            folder, found, _ = command.words[1].strip("\"'").partition("/bin/activate")
+            if found:
+                yield folder
 
 
 def _constants(program: Program) -> Iterator[tuple[str, str]]:
