@@ -21,10 +21,7 @@ SITES = {name: site.load(name) for name in ("gadi", "jean-zay", "slurm", "pbs")}
 PIECES = [
     *"$'\"`(){}#\\\n\t\r;&|<>=,:- %@*0é\x1b",
     *sorted(words("-- -1 999999999999 $( ${ $(( <x> $X [[ )) :: << gpu:")),
-    *[
-        f"{word} "
-        for word in "#PBS #SBATCH -l if for do case srun mpirun pbsdsh torchrun bash ssh python module".split()
-    ],
+    *[f"{word} " for word in sorted(words("#PBS #SBATCH -l if for do case srun mpirun pbsdsh torchrun bash ssh"))],
     *[f"{word} " for word in sorted(words("export cd accelerate deepspeed env function python module"))],
     *sorted(words("select= nodes= mem= walltime= then fi done esac wait --nproc_per_node=")),
     "<<EOF\n",
@@ -78,7 +75,7 @@ def survive(text: str, profile: site.Profile) -> None:
 @settings(SOME, max_examples=1000)
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
 def test_a_mutated_script_never_gives_a_traceback(text, name, edits):
-    """Cut, doubled, moved and strange pieces in real scripts are told of, in printable words at lines that are there."""
+    """Cut, doubled, moved and strange pieces are told of in printable words, at lines that are there."""
     survive(mutate(text, edits), SITES[name])
 
 

@@ -132,6 +132,8 @@ def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None,
         return Rewrite(None, [], []), None, None
     result = rewrite(report, typed)
     open_ones = [one for one in report.remarks if one.refuses and not one.mended]
+    if open_ones:  # which say better what cannot be
+        result.problems = [(line, text) for line, text in result.problems if line]
     if result.request is None or result.problems or open_ones:
         return result, None, None
     from hpclaunch.links import followed

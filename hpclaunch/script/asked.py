@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -124,7 +124,22 @@ def _placeholder(asked: Asked, option: Option) -> None:
     if not found or (option.name not in _NAMED and not re.search(r"<[^>]*>|change_?me", found[0], re.IGNORECASE)):
         return
     mail = option.name in ("mail-user", "M")
-    asked.say("placeholders", option.line, f"{option.written} {option.value}: a placeholder", refuses=not mail)
+    asked.say(
+        "placeholders", option.line, f"{option.written} {option.value}: a placeholder; write your own", refuses=not mail
+    )
+
+
+_LEFT_IN_BODY = re.compile(
+    r"(?:^|[\s\"'=])/?path/to/\S*|<(?:your|my|insert|path)[\w /-]*>|\bchange_?me\b", re.IGNORECASE
+)
+
+
+def placeholders(lines: list[str], first: int, heredocs: set[int]) -> Iterator[Remark]:
+    """Yield what an example left to be filled in among the commands."""
+    for number, line in enumerate(lines[first:], first + 1):
+        if number not in heredocs and not line.lstrip().startswith("#") and (found := _LEFT_IN_BODY.search(line)):
+            text = found[0].strip("\"'= \t")
+            yield remark("placeholders", number, f"{text}: a placeholder; write your own")
 
 
 def variables(asked: Asked, option: Option, items: list[str]) -> None:

@@ -66,6 +66,8 @@ def _items(text: str) -> list[str]:
 
 def _time(asked: Asked, directives: Directives) -> None:
     option = directives.first("l.walltime")
+    if option:
+        asked.lines["walltime"] = option.line
     seconds = asked.number(option, values.pbs_seconds)
     if option is None or seconds is None:
         return
@@ -81,6 +83,8 @@ def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
     part = asked.partition
     for name, key, most in (("mem", "mem_gb", part.mem_gb_per_node), ("jobfs", "jobfs_gb", part.jobfs_gb_per_node)):
         option = directives.first(f"l.{name}")
+        if option:
+            asked.lines[key] = option.line
         size = asked.number(option, values.pbs_gb)
         if option is None or size is None:
             continue
@@ -165,7 +169,7 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
     ]
     for refused in asked.profile.site.refused_directives:
         if re.search(refused.pattern, f"-l {written}"):
-            text = f"{written}: {refused.why}; write -l {' -l '.join(totals)}"
+            text = f"{written}: {refused.why.partition(';')[0]}; write -l {' -l '.join(totals)}"
             asked.say("select", option.line, text, refuses=not refused.warns, mended=True)
             return
     if option.name == "l.nodes":

@@ -98,6 +98,8 @@ def _by_account(asked: Asked, directives: Directives) -> None:
 
 def _time(asked: Asked, directives: Directives) -> None:
     option = directives.last("time")
+    if option:
+        asked.lines["walltime"] = option.line
     seconds = asked.number(option, values.slurm_seconds)
     if option is None or seconds is None:
         return

@@ -27,11 +27,11 @@ def look(directives: Directives, asked: Asked, program: Program, exists: Callabl
 def _missing(asked: Asked, last: int) -> Iterator[Remark]:
     site = asked.profile.site
     option = "-l walltime=" if site.scheduler == "pbs" else "--time="
-    if "walltime" not in asked.values and asked.seconds is None and not site.any_partition:
+    if "walltime" not in asked.values | asked.lines and not site.any_partition:
         yield remark("no-walltime", last, f"no walltime, and the site's own is short: write {option}HH:MM:SS")
     if "account" not in asked.values | asked.lines and not site.account and site.account_help:
         yield remark("no-account", last, f"no account: {site.account_help}")
-    if site.ask_jobfs and asked.partition.jobfs_gb_per_node and "jobfs_gb" not in asked.values:
+    if site.ask_jobfs and asked.partition.jobfs_gb_per_node and "jobfs_gb" not in asked.values | asked.lines:
         yield remark("jobfs", last, "no -l jobfs=: $TMPDIR lies on the node's own disk, of which a job gets little "
                      "unless it asks", mended=True)  # fmt: skip
 

@@ -9,17 +9,18 @@ from typing import Any
 from msgspec import Struct, structs
 
 from hpclaunch.checks import CHECKS, Finding
+from hpclaunch.checks.finding import is_unconfirmed
 from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
 from hpclaunch.plan import Plan, consider
 from hpclaunch.request import Request, make_request
 from hpclaunch.script import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
-from hpclaunch.script.asked import Asked
+from hpclaunch.script.asked import Asked, placeholders
 from hpclaunch.script.complete import complete
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, understand
 from hpclaunch.script.remark import Directives, Remark, printable, remark
 from hpclaunch.script.traps import TRAPS
-from hpclaunch.site import Profile
+from hpclaunch.site import Partition, Profile
 
 # Checks of what only a request has; and those that say in other words what a trap of scripts has said.
 _NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated", "log-folder"}
@@ -90,6 +91,7 @@ def examine(
     report.asked = asked = ask(profile, found)
     asked.values |= typed
     report.remarks += found.remarks + asked.remarks
+    report.remarks += placeholders(lines, directives.first_command(lines), body.heredocs)
     report.remarks += directive_traps.look(found, asked, program, exists)
     script = body_traps.Script(program, asked, lines)
     report.remarks += body_traps.look(script)
@@ -117,9 +119,21 @@ def examine(
         known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
         if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
             report.remarks.append(place(report, finding))
-    report.remarks = [_final(one, scheduler, force) for one in report.remarks]
+    name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
+    report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
+    """Return a trap's remark with the profile's line that it rests on; where that is not confirmed, it warns."""
+    trap = TRAPS.get(one.check)
+    if trap is None or not trap.reads or one.source != trap.source:
+        return one
+    name = trap.reads.split()[0]
+    key = ("partitions", partition, name) if name in Partition.__struct_fields__ else (name,)
+    weak = is_unconfirmed(profile.site, key)
+    return structs.replace(one, source=profile.where(key) or one.source, refuses=one.refuses and not weak)
 
 
 def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:

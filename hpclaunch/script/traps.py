@@ -78,7 +78,7 @@ TRAPS = {
     "download": Trap("A download on nodes without internet.", "nf-core/configs; NCI, Gadi resources", False,
                      reads="internet"),
     "storage": Trap("A path in a file system that the job does not ask to see.", "NCI status page; job records",
-                    reads="storage storage_roots"),
+                    reads="storage_roots"),
     "commands": Trap("A command that the site has replaced.", _IDRIS, reads="removed_commands"),
     "modules": Trap("The partition's own module is missing, is another GPU's, or comes too late.",
                         "users' and IDRIS-style templates, M+", reads="modules"),
