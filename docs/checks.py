@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hpclaunch.checks import CHECKS
+from hpclaunch.script.traps import TRAPS
 
 HEAD = """\
 # Checks
@@ -19,6 +20,16 @@ profile of one's own gets a check by having the keys that it reads; `hpclaunch s
 |---|---|---|---|
 """
 
+SCRIPTS = """
+## In scripts that somebody else wrote
+
+`hpclaunch check --script FILE` names the same checks at the script's lines, and what only a script can have wrong. What
+refuses has exit code 1; `--fix` prints what hpclaunch would write instead.
+
+| check | what is wrong | how | reads | rests on |
+|---|---|---|---|---|
+"""
+
 
 def cell(words: str) -> str:
     """Return words as code, with a blank between them."""
@@ -30,3 +41,8 @@ if __name__ == "__main__":
     for name, check in CHECKS.items():
         source = " or ".join(filter(None, ("the profile" if check.reads else "", check.source, check.slurm_source)))
         print(f"| `{name}` | {check.sentence.replace('<', '&lt;')} | {cell(check.reads)} | {source} |")  # noqa: T201 - see above
+    print(SCRIPTS, end="")  # noqa: T201 - see above
+    for name, trap in TRAPS.items():
+        how, rests_on = "refuses" if trap.refuses else "warns", trap.source.replace(" | ", " or ")
+        sentence = trap.sentence.replace("|", "\\|").replace("$", "\\$")
+        print(f"| `{name}` | {sentence} | {how} | {cell(trap.reads)} | {rests_on} |")  # noqa: T201 - see above

@@ -42,6 +42,7 @@ HOST_VARIABLES = {
         "SLURM_TASK_PID",
     ],
 }
+NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
 # The options whose words may mean nothing at a site, by the check that says so.
 _WORDS = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
@@ -201,6 +202,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
         else None
     )
     exclusive = site.multi_node == "exclusive" and nodes > 1
+    bare = request.module == NO_MODULES
     program = str(WORKLOADS[request.workload or _MNIST])
     command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
     return Plan(
@@ -221,7 +223,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
         mem_gb_per_node=mem,
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
-        modules=list(dict.fromkeys(partition.modules + (request.module or site.modules))),
+        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
         storage=_storage(site, request, command),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
         command=command,
@@ -274,8 +276,10 @@ def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: in
 def _storage(site: Site, request: Request, command: list[str]) -> list[str]:
     """Name the file systems of the profile, of --storage, and of every path that the job is known to touch."""
     shown = not request.command and request.workload in (None, _MNIST)
+    paths = site.module_paths if request.module != NO_MODULES else []
+    unused = [] if paths else named_by(site, None, site.module_paths)
     touched = [
-        *site.module_paths,
+        *paths,
         *site.setup,
         *site.env.values(),
         *(site.datasets.values() if shown else ()),
@@ -285,7 +289,8 @@ def _storage(site: Site, request: Request, command: list[str]) -> list[str]:
         request.venv or "",
         *request.links.values(),
     ]
-    asked = [as_named(site, name) for name in site.storage + request.storage]
+    own = [name for name in site.storage if name not in unused]
+    asked = [as_named(site, name) for name in own + request.storage]
     return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
 
 

@@ -320,3 +320,11 @@ def test_a_workload_is_a_command_with_a_name():
     assert plan("gadi").workload is None
     assert "give a COMMAND or --workload env, not both" in refusals("gadi", workload="env")
     assert "-- python " in refusals("gadi", workload="env")
+
+
+def test_no_modules_can_be_asked_for():
+    """`--module none` loads none of the site's, and a job on Gadi need not be allowed to see where they lie."""
+    job = plan("gadi", module=["none"])
+    assert (job.modules, job.storage) == ([], [])
+    assert plan("gadi").storage == ["gdata/dk92"]
+    assert plan("jean-zay", partition="a100", account="abc@a100", module=["none"]).modules == ["arch/a100"]

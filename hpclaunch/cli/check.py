@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,13 +17,25 @@ from hpclaunch.plan import Plan, consider
 
 @click.command("check", context_settings=CONTEXT)
 @request_options
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="Check this script, which somebody else wrote, by line."
+)
+@click.option("--fix", is_flag=True, help="With --script: print the script that hpclaunch would write instead.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
-def check_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
+def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json: bool, **values: Any) -> None:
     """Say what the site would refuse or mishandle of COMMAND's job, all at once, and show the plan; submit nothing.
 
     The exit code is 1 where anything is refused. `--force CHECK` makes a check warn and not refuse.
     """
+    if script is not None:
+        from hpclaunch.cli.check_script import check_script
+        from hpclaunch.cli.options import script_options
+
+        host, typed = script_options(ctx, values)
+        raise SystemExit(check_script(script, host, values["site"], typed, fix, as_json))
+    if fix:
+        raise click.UsageError("--fix goes with --script FILE", ctx)
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, findings = consider(profile, request)

@@ -61,10 +61,12 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
     return [name for name in paths.WORKLOADS if name.startswith(incomplete)]
 
 
-def _complete_check(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_check(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from hpclaunch.checks import CHECKS
+    from hpclaunch.script.traps import TRAPS
 
-    return [name for name in CHECKS if name.startswith(incomplete)]
+    names = {**CHECKS, **TRAPS} if ctx.params.get("script") else CHECKS
+    return [name for name in names if name.startswith(incomplete)]
 
 
 _COUNT = click.IntRange(min=1)
@@ -98,7 +100,12 @@ _OPTIONS = dict(
         _option("--jobfs-gb", type=_COUNT, help="Node-local disk per node in GB."),
         _option("--job-name", "-J", help="[default: the script's name]"),
         _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
-        _option("--module", multiple=True, type=_Line(), help="Module to load, instead of the profile's (repeatable)."),
+        _option(
+            "--module",
+            multiple=True,
+            type=_Line(),
+            help="Module to load, instead of the profile's (repeatable); none: no module.",
+        ),
         _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
         _option("--venv", help="Python environment to activate."),
         _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
@@ -277,6 +284,22 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     if name is None or site.load(name).site.scheduler != scheduler:
         name = scheduler
     return _request(ctx, {**values, "site": name}), site.load(name)
+
+
+def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the profile that knows this host, if one is needed, and what the command line says besides a script.
+
+    Raises click.UsageError for what cannot win over the script.
+    """
+    from hpclaunch.cli.check_script import WINNING
+
+    typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
+    if other := next((name for name in typed if name not in WINNING), None):
+        what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
+        raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+    if "force" in typed:
+        typed["force"] = list(typed["force"])
+    return (None if values["site"] else _matching_host()), typed
 
 
 def _matching_host() -> str | None:

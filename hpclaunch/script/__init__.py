@@ -1,0 +1,1 @@
+"""Job scripts that somebody else wrote: read, checked line by line, and written anew."""

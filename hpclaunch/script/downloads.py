@@ -1,0 +1,54 @@
+"""Which commands fetch something from the internet."""
+
+from __future__ import annotations
+
+from hpclaunch.script.launch import is_python, name_of
+from hpclaunch.script.lexer import plain
+
+_FETCH = {"wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone"}
+_VERBS = {
+    "pip": {"install", "download"},
+    "pip3": {"install", "download"},
+    "conda": {"install", "create", "update", "env"},
+    "mamba": {"install", "create", "update", "env"},
+    "micromamba": {"install", "create", "update", "env"},
+    "git": {"clone", "pull", "fetch"},
+    "huggingface-cli": {"download"},
+    "hf": {"download"},
+    "wandb": {"sync"},
+    "aws": {"s3"},
+    "singularity": {"pull", "build"},
+    "apptainer": {"pull", "build"},
+    "docker": {"pull", "build"},
+    "podman": {"pull", "build"},
+}
+_HERE = ("localhost", "127.0.0.1", "://localhost", "://127.")
+
+
+def download(raw: list[str]) -> str:
+    """Return what a command fetches with (`pip install`), or "" where it fetches nothing from outside."""
+    words = [plain(word) or word for word in raw]
+    while words and (words[0] in ("srun", "time", "exec") or words[0].startswith("-")):
+        words = words[1:]
+    if not words:
+        return ""
+    head, rest = name_of(words[0]), [word for word in words[1:] if not word.startswith("-")]
+    if is_python(words[0]) and words[1:3] == ["-m", "pip"]:
+        head, rest = "pip", rest[1:]
+    verb = rest[0] if rest else ""
+    if head in _FETCH:
+        return "" if any(here in word for word in rest for here in _HERE) else head
+    near = verb not in _VERBS.get(head, ()) or _near(head, words, rest[1:])
+    return "" if near else f"{head} {verb}"
+
+
+def _near(head: str, words: list[str], rest: list[str]) -> bool:
+    """Tell whether pip, conda, git or a container's command takes what is here already."""
+    if head in ("pip", "pip3"):
+        local = [word for word in rest if word.startswith((".", "/")) or word.endswith(".whl")]
+        return "--no-index" in words or (bool(rest) and local == rest)
+    if head in ("conda", "mamba", "micromamba"):
+        return "--offline" in words or rest[:1] == ["list"]
+    if head == "git":
+        return any(word.startswith(("/", "./", "../")) for word in rest)
+    return head in ("singularity", "apptainer") and not any("://" in word for word in rest)

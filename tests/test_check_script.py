@@ -1,0 +1,277 @@
+"""`hpclaunch check --script`: what a person sees of a script that somebody else wrote, and what they get instead."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import call
+
+from hpclaunch import site
+from hpclaunch.script.examine import examine
+from hpclaunch.script.rewrite import rewrite
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SITES = {"gadi": "gadi", "jz": "jean-zay", "slurm": "slurm", "pbs": "pbs"}
+CORPUS = sorted(SCRIPTS.glob("*.sh"))
+
+OLD = """\
+#!/bin/bash
+#SBATCH --account=abc@v100
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+#SBATCH --ntasks=4
+#SBATCH --cpus-per-task=10
+#SBATCH --time=30:00:00
+#SBATCH --mail-type=END
+module purge
+module load pytorch-gpu/py3/2.8.0
+export WANDB_MODE=offline
+LR=0.1
+python train.py --lr $LR > log.txt
+python evaluate.py
+"""
+
+
+@pytest.fixture
+def old(work):
+    (work / "old.sh").write_text(OLD.replace("python evaluate.py\n", ""))
+    return "old.sh"
+
+
+def site_of(path: Path) -> str:
+    return SITES[path.name.partition("-")[0]]
+
+
+def test_findings_are_told_like_a_compiler_s(cli, old):
+    """Each finding has file and line, what is wrong and what would be right; the exit code is 1."""
+    result = cli("check", "--script", old, "--site", "jean-zay")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("old.sh:5: error: ntasks: --ntasks 4 alone: write --ntasks-per-node=4")
+    assert lines[1].startswith("old.sh:7: error: default-qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00")
+    assert "write --qos=qos_gpu-t4" in lines[1]
+    assert lines[2].startswith("old.sh:8: warning: site-directive: add #SBATCH --hint=nomultithread")
+    assert lines[3].startswith("old.sh:13: error: fan-out: `python train.py --lr` without srun")
+    assert all(line.endswith("]") for line in lines)
+    assert result.stderr == "hpclaunch: old.sh on jean-zay: 3 errors, 1 warning\n"
+
+
+def test_a_good_script_has_exit_code_0(cli):
+    """Where nothing refuses, a script can be submitted from another one."""
+    result = cli("check", "--script", str(SCRIPTS / "gadi-one-gpu.sh"), "--site", "gadi")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "nothing to say" in result.stderr
+
+
+def test_fix_prints_the_script_anew(cli, old):
+    """--fix: the new script on stdout, all talk on stderr, and each line that is not in it named."""
+    result = cli("check", "--script", old, "--site", "jean-zay", "--fix")
+    assert result.exit_code == 0
+    new = result.stdout
+    for line in (
+        "#SBATCH --account=abc@v100",
+        "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --qos=qos_gpu-t4",
+        "#SBATCH --time=30:00:00",
+        "#SBATCH --hint=nomultithread",
+        "#SBATCH --mail-type=END",
+        "module load pytorch-gpu/py3/2.8.0 || exit 1",
+        "export WANDB_MODE=offline",
+        "command=(python train.py --lr 0.1)",
+    ):
+        assert f"\n{line}\n" in new
+    assert "old.sh:13: not carried over: where the output goes" in result.stderr
+    assert subprocess.run(["bash", "-n"], input=new, text=True, check=False).returncode == 0
+
+
+def test_what_cannot_be_mended_is_said_and_nothing_is_printed(cli, work):
+    """Where hpclaunch cannot know what is meant there is no script, and the reason has its line."""
+    (work / "two.sh").write_text(OLD.replace("python", "srun python"))
+    result = cli("check", "--script", "two.sh", "--site", "jean-zay", "--fix")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "two.sh:14: error: fix: lines 13 and 14 all start something: make a script of each" in result.stderr
+
+
+def test_the_command_line_wins_over_the_script(cli, old):
+    """What is typed counts as it does with sbatch: a script without a walltime is complete with -t."""
+    Path(old).write_text(OLD.replace("#SBATCH --time=30:00:00\n", "").replace("python evaluate.py\n", ""))
+    assert "no-walltime" in cli("check", "--script", old, "--site", "jean-zay").stdout
+    result = cli("check", "--script", old, "--site", "jean-zay", "-t", "5h", "-A", "xyz@v100", "--fix")
+    assert result.exit_code == 0
+    assert "#SBATCH --time=05:00:00" in result.stdout
+    assert "#SBATCH --account=xyz@v100" in result.stdout
+
+
+def test_json_has_it_all(cli, old):
+    """--json: the findings with their lines, what is not carried over, the new script."""
+    told = json.loads(cli("check", "--script", old, "--site", "jean-zay", "--fix", "--json").stdout)
+    assert (told["script"], told["site"], told["refused"]) == ("old.sh", "jean-zay", False)
+    assert {"line": 5, "check": "ntasks"}.items() <= told["findings"][0].items()
+    assert told["fixed"].startswith("#!/bin/bash\n")
+    assert told["not_carried"][-1]["line"] == 13
+    told = json.loads(cli("check", "--script", old, "--site", "jean-zay", "--json").stdout)
+    assert told["refused"] is True
+    assert "fixed" not in told
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"", "an empty file"),
+        (b"\n \n", "an empty file"),
+        (b"\x7fELF\0\0", "a binary file"),
+        (b"#" * 300_001, "more than 300 kB"),
+        (b"#!/bin/bash\necho\n", "no #PBS and no #SBATCH line"),
+        (b"#!/bin/bash\n#PBS -q nowhere\n", "which site is it for? Give --site"),
+    ],
+)
+def test_what_is_no_script_gets_one_message(cli, work, data, message):
+    """A file that is missing, empty, binary, huge, or for nobody knows where: one line that says so."""
+    if data is not None:
+        (work / "x.sh").write_bytes(data)
+    result = cli("check", "--script", "x.sh")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_folder_is_no_script(cli, work):
+    """A folder gets the operating system's word for it."""
+    assert "Is a directory" in cli("check", "--script", str(work), "--site", "gadi").stderr
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("#PBS -q gpuvolta", "gadi"),
+        ("#PBS -q normal-exec", "gadi"),
+        ("#SBATCH -C a100", "jean-zay"),
+        ("#SBATCH -A abc@v100", "jean-zay"),
+        ("#SBATCH -p gpu_p2", "jean-zay"),
+    ],
+)
+def test_the_site_is_guessed_where_only_one_fits(cli, work, header, name):
+    """A queue, constraint or account that only one known site has tells which site a script is for."""
+    (work / "x.sh").write_text(f"#!/bin/bash\n{header}\necho\n")
+    assert f"x.sh on {name}:" in cli("check", "--script", "x.sh").stderr
+
+
+def test_the_wrong_scheduler_is_told(cli, old):
+    """A Slurm script on Gadi would ask for nothing: that is said, not silently read."""
+    result = cli("check", "--script", old, "--site", "gadi")
+    assert result.exit_code == 1
+    assert "old.sh:2: error: scheduler: #SBATCH lines: gadi reads #PBS and ignores them" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["--fix"], ["--script", "x.sh", "--", "python"], ["--script", "x.sh", "--module", "m"]]
+)
+def test_what_does_not_go_together_is_a_mistake_of_usage(cli, words):
+    """--fix without a script, a command or modules beside one: exit code 2."""
+    assert cli("check", "--site", "gadi", *words).exit_code == 2
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_scripts_of_real_people(cli, path, request, monkeypatch):
+    """Scripts in the ways in which people write them: each finding, and what the new script is made from."""
+    monkeypatch.chdir(SCRIPTS)
+    name, site_name = path.name, site_of(path)
+    checked = cli("check", "--script", name, "--site", site_name)
+    fixed = cli("check", "--script", name, "--site", site_name, "--fix")
+    assert (checked.exit_code == 1) == (": error: " in checked.stdout)
+    told = [line for line in fixed.stderr.splitlines() if ": not carried over: " in line or ": error: fix: " in line]
+    made = [line for line in fixed.stdout.splitlines() if line.startswith("#   hpclaunch render")]
+    assert len(made) == (fixed.exit_code == 0)
+    text = "\n".join([checked.stdout.rstrip(), "", *told, *made, ""])
+    text = re.sub(r"[\w./-]*?([\w-]+\.yaml):\d+", r"\1", text)  # profiles grow
+    golden = path.with_suffix(".txt")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_the_new_script_is_readable_and_complete(cli, path):
+    """A new script passes bash -n, keeps its directives before the first command, and made again is the same."""
+    result = cli("check", "--script", str(path), "--site", site_of(path), "--fix")
+    if result.exit_code:
+        assert result.stdout == ""
+        assert "hpclaunch: no new script" in result.stderr
+        return
+    lines = result.stdout.splitlines()
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    body = "\n".join(lines[first:])
+    assert not re.search(r"^#(PBS|SBATCH)", body, re.MULTILINE)
+    assert subprocess.run(["bash", "-n"], input=result.stdout, text=True, check=False).returncode == 0
+    again = shlex.split(next(line for line in lines if line.startswith("#   hpclaunch render"))[4:])
+    assert cli(*again[1:]).stdout == result.stdout
+
+
+def test_the_corpus_is_large_enough():
+    """Forty scripts and more, of all the sites."""
+    assert len(CORPUS) >= 40
+    assert {site_of(path) for path in CORPUS} == set(SITES.values())
+
+
+def test_a_new_script_runs_the_old_one_s_command(work):
+    """A script with a loop over nodes, mended, starts the same program on each node, after the same preparation."""
+    (work / "train.py").write_text(
+        "import os, sys\nprint(os.environ['RANK'], os.environ['WHAT'], sys.argv[1:], os.getcwd())\n"
+    )
+    (work / "sub").mkdir()
+    (work / "old.sh").write_text(
+        "#!/bin/bash\n#PBS -P ab12\n#PBS -q gpuvolta\n#PBS -l ncpus=96,ngpus=8,mem=760GB,jobfs=800GB,walltime=1:00:00\n"
+        "#PBS -l wd\nLR=0.5\nexport WHAT='a b'\ncd sub\nNODES=$(sort -u $PBS_NODEFILE | wc -l)\n"
+        'mpirun -np 8 python ../train.py --lr $LR --job "$PBS_JOBID" --nodes $NODES\nwait\n'
+    )
+    script = call("check", "--script", "old.sh", "--site", "gadi", "--fix")
+    again = shlex.split(next(line for line in script.splitlines() if line.startswith("#   hpclaunch render"))[4:])
+    options = [word if word != "mpirun" else "tasks" for word in again[2:]]
+    call("run", "--quiet", *options)
+    logs = sorted((work / "hpclaunch-runs").glob("*/rank-*.log"))
+    assert len(logs) == 8
+    for number, log in enumerate(logs):
+        rank, rest = log.read_text().strip().split(" ", 1)
+        assert int(rank) == number
+        assert re.fullmatch(r"a b \['--lr', '0.5', '--job', '\d+.*', '--nodes', '2'\] .*/sub", rest)
+
+
+def entries(body: str) -> tuple[list[str], dict[str, str], list[str]]:
+    text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}"
+    made = rewrite(examine(text, site.load("jean-zay")), {})
+    assert made.request is not None, made.problems
+    return made.request.setup, made.request.env, made.request.command
+
+
+@pytest.mark.parametrize(
+    ("body", "setup", "env", "command"),
+    [
+        ("A=1\nsrun python x.py $A", [], {}, ["python", "x.py", "1"]),
+        ("A='1 2'\nsrun python x.py $A", ["A='1 2'", "export A"], {}, ["bash", "-c", "exec python x.py $A"]),
+        ("srun python x.py $(date +%s)", ["export ARGUMENT_1=$(date +%s)"], {},
+         ["bash", "-c", "exec python x.py ${ARGUMENT_1}"]),
+        ("srun python x.py '$A'", [], {}, ["python", "x.py", "$A"]),
+        ("export A=1\nsrun python x.py", [], {"A": "1"}, ["python", "x.py"]),
+        ("export A=$HOME/x\nsrun python x.py", ["export A=$HOME/x"], {}, ["python", "x.py"]),
+        ("A=1 B=2 srun python x.py", [], {"A": "1", "B": "2"}, ["python", "x.py"]),
+        ("mkdir -p out && cd out\nsrun python x.py", ["mkdir -p out && cd out"], {}, ["python", "x.py"]),
+        ("cd x && srun python x.py", ["cd x || exit 1"], {}, ["python", "x.py"]),
+        ("if [ -e x ]; then\n  rm x\nfi\nsrun python x.py",
+         ["if [ -e x ]; then", "  rm x", "fi"], {}, ["python", "x.py"]),
+        ("cat >f <<E\n a\n\nb\nE\nsrun python x.py", ["cat >f <<E", " a", " ", "b", "E"], {}, ["python", "x.py"]),
+        ("set -e; srun bash -c 'cd x && python x.py'", ["cd x"], {}, ["python", "x.py"]),
+        ("conda activate a\nsrun python x.py", ["conda activate a"], {}, ["python", "x.py"]),
+        ("D=out\nmkdir $D\nsrun python x.py", ["D=out", "mkdir $D"], {}, ["python", "x.py"]),
+        ("CMD='python x.py --a 1'\nsrun $CMD --b", [], {}, ["python", "x.py", "--a", "1", "--b"]),
+        ("srun python x.py ~/data", [], {}, ["bash", "-c", "exec python x.py ~/data"]),
+    ],
+)  # fmt: skip
+def test_a_body_becomes_a_request(body, setup, env, command):
+    """Settings, conditions, folders and variables keep their meaning; what the shell expands is still expanded."""
+    assert entries(body + "\n") == (setup, env, command)

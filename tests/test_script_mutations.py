@@ -1,0 +1,96 @@
+"""Whatever a file holds, checking it ends in words: no traceback, and no new script that bash cannot read."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpclaunch import site
+from hpclaunch.plan import consider
+from hpclaunch.render import render
+from hpclaunch.script.examine import examine
+from hpclaunch.script.rewrite import rewrite
+from hpclaunch.script.tables import words
+
+CORPUS = [path.read_text() for path in sorted((Path(__file__).parent / "scripts").glob("*.sh"))]
+SITES = {name: site.load(name) for name in ("gadi", "jean-zay", "slurm", "pbs")}
+PIECES = [
+    *"$'\"`(){}#\\\n\t\r;&|<>=,:- %@*0é\x1b",
+    *sorted(words("-- -1 999999999999 $( ${ $(( <x> $X [[ )) :: << gpu:")),
+    *[f"{word} " for word in sorted(words("#PBS #SBATCH -l if for do case srun mpirun pbsdsh torchrun bash ssh"))],
+    *[f"{word} " for word in sorted(words("export cd accelerate deepspeed env function python module"))],
+    *sorted(words("select= nodes= mem= walltime= then fi done esac wait --nproc_per_node=")),
+    "<<EOF\n",
+    "bash -c '",
+]
+SOME = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+EDITS = st.lists(
+    st.tuples(st.sampled_from(["insert", "cut", "double", "swap", "move"]), st.integers(0, 10**6), st.integers(0, 40),
+              st.sampled_from(PIECES)),
+    min_size=1, max_size=8,
+)  # fmt: skip
+
+
+def mutate(text: str, edits: list[tuple[str, int, int, str]]) -> str:
+    for what, where, length, piece in edits:
+        at = where % (len(text) + 1)
+        if what == "insert":
+            text = text[:at] + piece + text[at:]
+        elif what == "cut":
+            text = text[:at] + text[at + length :]
+        elif what == "double":
+            text = text[:at] + text[at : at + length] + text[at:]
+        elif what == "swap":
+            text = text[:at] + piece + text[at + length :]
+        else:
+            lines = text.split("\n")
+            lines.insert(length % (len(lines) + 1), lines.pop(at % len(lines)))
+            text = "\n".join(lines)
+    return text
+
+
+def survive(text: str, profile: site.Profile) -> None:
+    report = examine(text, profile)
+    count = len(report.lines)
+    assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.remarks)
+    if report.asked is None:
+        return
+    result = rewrite(report, {})
+    assert (result.request is None) <= bool(result.problems)
+    if result.request is None or result.problems or report.refused:
+        return
+    plan, findings = consider(profile, result.request)
+    if plan is None or any(finding.refuses for finding in findings):
+        return
+    run = subprocess.run(["bash", "-n"], input=render(plan), capture_output=True, text=True, check=False)
+    if run.returncode:
+        old = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert old.returncode, f"bash reads the old script and not the new: {run.stderr}"
+
+
+@settings(SOME, max_examples=1000)
+@given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
+def test_a_mutated_script_never_gives_a_traceback(text, name, edits):
+    """Cut, doubled, moved and strange pieces are told of in printable words, at lines that are there."""
+    survive(mutate(text, edits), SITES[name])
+
+
+@settings(SOME, max_examples=300)
+@given(st.text(max_size=300), st.sampled_from(sorted(SITES)))
+def test_any_text_is_survived(text, name):
+    """A file with anything in it is read to its end."""
+    survive("#!/bin/bash\n#PBS -l ncpus=1\n" + text, SITES[name])
+    survive("#SBATCH -N 1 " + text, SITES[name])
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "$(", '"$(', "{ ", "if ", "<<E\n", "'", "#SBATCH -", "a=b ", "srun ", "bash -c '"]
+)
+def test_a_deep_or_long_file_is_read_in_time(piece):
+    """A hundred thousand letters of the same kind end in a message, not in a stack overflow or a night of work."""
+    for profile in (SITES["gadi"], SITES["jean-zay"]):
+        examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
