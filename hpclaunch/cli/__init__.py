@@ -8,6 +8,7 @@ gc.disable()  # a command ends long before its garbage matters; the imports belo
 
 import os  # noqa: E402
 import sys  # noqa: E402
+from contextlib import suppress  # noqa: E402
 from importlib import import_module  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -90,6 +91,7 @@ def command_line() -> None:
     try:
         main(prog_name="hpclaunch")
     except SystemExit as end:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # a daemon may have closed them
+            with suppress(OSError):  # the command has said so already
+                stream.flush()
         os._exit(end.code if isinstance(end.code, int) else bool(end.code))
