@@ -182,7 +182,7 @@ def test_a_job_that_the_site_refuses(examined, quick, qsub):
     qsub()
     found = examined("--site", "gadi-here", "-t", "90h", code=1)
     assert found["job"][0][0] == "problem"
-    assert "walltime 90:00:00" in found["job"][0][1]
+    assert "walltime: 90:00:00 asked" in found["job"][0][1]
     assert found["server"][0][0] == "ok"
 
 
