@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GENERIC_SITE = "pbs"
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-_NOT_OURS = ("command", "workload", "launcher")  # the command is submitit's worker, one in each rank
+_NOT_OURS = ("command", "workload", "launcher", "links")  # the command is submitit's worker, one in each rank
 
 
 class PbsJob(ScriptJob):
