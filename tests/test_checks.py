@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+import hpclaunch
 from hpclaunch import site
 from hpclaunch.checks import CHECKS, Finding
+from hpclaunch.errors import RequestError
 from hpclaunch.plan import consider
 from hpclaunch.request import make_request
 
@@ -282,3 +284,10 @@ def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
     (time,) = found("./mine.yaml", partition="small", walltime="31m")
     assert (time.check, time.source) == ("walltime", "mine.yaml:10")
     assert found("./mine.yaml", partition="small", walltime="30m", venv="~/x") == []
+
+
+def test_functions_are_checked_as_arrays():
+    """`map_array` of more functions than a QoS takes is refused before anything is submitted."""
+    executor = hpclaunch.executor("jean-zay", account="abc@v100", qos="qos_gpu-dev")
+    with pytest.raises(RequestError, match="11 jobs at once, qos_gpu-dev allows a person 10"):
+        executor.map_array(len, [[]] * 11)

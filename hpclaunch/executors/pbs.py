@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 GENERIC_SITE = "pbs"
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-_NOT_OURS = ("command", "workload", "launcher", "confirm_above")  # the command is submitit's worker, one in each rank
+# The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
+_NOT_OURS = ("command", "workload", "launcher", "confirm_above", "links")
 
 
 class PbsJob(ScriptJob):
