@@ -98,6 +98,7 @@ FILES = [
     "hpclaunch/why.py",
     "hpclaunch/workloads/__init__.py",
     "hpclaunch/workloads/allreduce.py",
+    "hpclaunch/workloads/digits.py",
     "hpclaunch/workloads/env.py",
     "hpclaunch/workloads/mnist.py",
     "hpclaunch/yamlfile.py",
