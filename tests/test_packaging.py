@@ -101,6 +101,8 @@ FILES = [
     "hpclaunch/workloads/digits.py",
     "hpclaunch/workloads/env.py",
     "hpclaunch/workloads/mnist.py",
+    "hpclaunch/workloads/ranks.py",
+    "hpclaunch/workloads/report.py",
     "hpclaunch/yamlfile.py",
 ]
 INFO = ["METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"]

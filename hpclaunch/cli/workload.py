@@ -57,7 +57,9 @@ def copy_command(name: str, file: Path) -> None:
     for target, source in beside.items():
         if not target.exists():
             _write_new(target, source)
-        click.echo(f"hpclaunch: {file.name} imports {target}, keep them in one folder", err=True)
+    if beside:
+        names = ", ".join(target.name for target in beside)
+        click.echo(f"hpclaunch: keep what it imports beside it: {names}", err=True)
     click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)
 
 
