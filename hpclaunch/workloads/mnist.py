@@ -15,14 +15,14 @@ two steps, and leave with exit code 75; started again in the same way they go on
 """
 
 import argparse
-import itertools
 import math
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,11 @@ from pytorch_lightning.plugins.environments import LightningEnvironment, SLURMEn
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DistributedSampler
 
-from digits import DataError, draw_digits, read_mnist  # the file beside this one
+from digits import DataError, Digits, draw_digits, read_mnist  # the file beside this one
+
+Sampler = DistributedSampler[Any] | range  # the images of one rank, by number
 
 
 class DigitsData(pl.LightningDataModule):
@@ -50,50 +52,76 @@ class DigitsData(pl.LightningDataModule):
         self.batch_size, self.seed = batch_size, seed
         train, test = read_mnist(data_dir) if data_dir else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
         std, mean = torch.std_mean(train[0].float())
-
-        def prepare(images: Tensor, labels: Tensor) -> TensorDataset:
-            return TensorDataset((images[:, None] - mean) / std, labels.long())
-
+        self.mean, self.std = mean.item(), std.item()
         held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
-        self.train_set = prepare(train[0][held_out:], train[1][held_out:])
-        self.val_set = prepare(train[0][:held_out], train[1][:held_out])
-        self.test_set = prepare(*test)
+        self.train_set = train[0][held_out:], train[1][held_out:]
+        self.val_set = train[0][:held_out], train[1][:held_out]
+        self.test_set = test
 
-    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.train_set, training=True)
-
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.val_set)
-
-    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.test_set)
-
-    def loader(self, dataset: TensorDataset, training: bool = False) -> DataLoader[tuple[Tensor, ...]]:
+    def train_dataloader(self) -> "Batches":
         assert self.trainer is not None
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        if training:  # shuffled, and the same number of batches on every rank: each batch is a meeting of all ranks
-            epoch, step = self.resume_at
-            sampler: Iterable[int] = ResumableSampler(
-                dataset, world_size, rank, seed=self.seed, resume_at=(epoch, step * self.batch_size)
-            )
-        else:  # each image exactly once, where DistributedSampler repeats some to fill up the ranks
-            sampler = range(rank, len(dataset), world_size)
-        return DataLoader(dataset, self.batch_size, sampler=sampler)
+        images: Any = range(len(self.train_set[0]))  # it only asks how many there are
+        sampler: DistributedSampler[Any] = DistributedSampler(images, world_size, rank, seed=self.seed)
+        return self.batches(self.train_set, sampler, self.resume_at)
+
+    def val_dataloader(self) -> "Batches":
+        return self.each_once(self.val_set)
+
+    def test_dataloader(self) -> "Batches":
+        return self.each_once(self.test_set)
+
+    def each_once(self, digits: Digits) -> "Batches":
+        """Deal out the images without repeating any, where DistributedSampler fills up the ranks: counts are exact."""
+        assert self.trainer is not None
+        return self.batches(digits, range(self.trainer.global_rank, len(digits[0]), self.trainer.world_size))
+
+    def batches(self, digits: Digits, sampler: Sampler, resume_at: tuple[int, int] = (0, 0)) -> "Batches":
+        assert self.trainer is not None
+        images, labels = [tensor.to(self.trainer.strategy.root_device) for tensor in digits]
+        most = math.ceil(len(images) / self.trainer.world_size)
+        steps = math.ceil(most / self.batch_size)
+        return Batches(images, labels, self.mean, self.std, sampler, self.batch_size, steps, resume_at)
+
+    def transfer_batch_to_device(self, batch: Digits, device: torch.device, dataloader_idx: int) -> Digits:
+        return batch  # it is there already
 
 
-class ResumableSampler(DistributedSampler[Any]):
-    """The shuffled images of one rank; in the epoch with which training goes on, without those already used.
+@dataclass(eq=False)
+class Batches:
+    """One rank's images in batches, gathered where they lie: in the memory of the rank's own device.
 
-    Its length is always that of a whole epoch: Lightning goes on counting from the step of the checkpoint.
+    A DataLoader fetches image by image, in Python, which takes time or more processes. What fits into memory needs
+    neither: a batch is one gathering of bytes, made into numbers on the way. Lightning takes any iterable with a length
+    for a loader, and tells each epoch to what it finds in `sampler`.
+
+    There are `steps` batches on every rank, since a batch is where all ranks meet; the last may be smaller, or empty.
+    In the epoch with which training goes on those already used are left out, but not from the length: Lightning goes
+    on counting from the step of the checkpoint.
     """
 
-    def __init__(self, *args: Any, resume_at: tuple[int, int], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.resumed_epoch, self.used = resume_at
-        self.set_epoch(self.resumed_epoch)
+    images: Tensor
+    labels: Tensor
+    mean: float
+    std: float
+    sampler: Sampler
+    batch_size: int
+    steps: int
+    resume_at: tuple[int, int] = (0, 0)  # the epoch and the step in it
 
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(super().__iter__(), self.used if self.epoch == self.resumed_epoch else 0, None)
+    batch_sampler = None  # Lightning asks for it where there is a sampler
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Digits]:
+        order = torch.tensor(list(self.sampler), dtype=torch.int64, device=self.images.device)
+        epoch, step = self.resume_at
+        first = step if getattr(self.sampler, "epoch", None) == epoch else 0
+        for begin in range(first * self.batch_size, self.steps * self.batch_size, self.batch_size):
+            chosen = order[begin : begin + self.batch_size]
+            images = self.images.index_select(0, chosen).sub(self.mean).div_(self.std)
+            yield images[:, None], self.labels.index_select(0, chosen).long()
 
 
 class DigitsModel(pl.LightningModule):
@@ -113,26 +141,46 @@ class DigitsModel(pl.LightningModule):
             nn.Linear(128, 10),
         )
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    # What is to be known of an epoch is added up on the device and logged at its end. `self.log` in every step costs
+    # more than a small network's forward pass, and `item()` in a step makes a GPU wait.
+
+    def on_train_start(self) -> None:
+        self.loss_sum, self.images_seen = torch.zeros((), device=self.device), 0
+
+    def training_step(self, batch: Digits, batch_idx: int) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(self.net(images), labels)
-        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True, batch_size=len(labels))
+        self.loss_sum.add_(loss.detach(), alpha=len(labels))
+        self.images_seen += len(labels)
         return loss
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.count_correct("val", batch)
+    def on_validation_epoch_start(self) -> None:
+        self.correct, self.counted = torch.zeros((), device=self.device), 0
 
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.count_correct("test", batch)
+    on_test_epoch_start = on_validation_epoch_start
 
-    def count_correct(self, part: str, batch: tuple[Tensor, Tensor]) -> None:
+    def validation_step(self, batch: Digits, batch_idx: int) -> None:
         images, labels = batch
-        correct = (self.net(images).argmax(1) == labels).sum()
+        self.correct += (self.net(images).argmax(1) == labels).sum()
+        self.counted += len(labels)
+
+    def test_step(self, batch: Digits, batch_idx: int) -> None:
+        self.validation_step(batch, batch_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_correct("val")
+
+    def on_test_epoch_end(self) -> None:
+        self.log_correct("test")
+
+    def log_correct(self, part: str) -> None:
         # Two sums over all ranks. Lightning's mean would divide by the ranks' average number of images, rounded down.
-        self.log(f"{part} correct", correct.float(), on_epoch=True, sync_dist=True, reduce_fx="sum")
-        self.log(f"{part} images", float(len(labels)), on_epoch=True, sync_dist=True, reduce_fx="sum")
+        self.log(f"{part} correct", self.correct, sync_dist=True, reduce_fx="sum")
+        self.log(f"{part} images", float(self.counted), sync_dist=True, reduce_fx="sum")
 
     def on_train_epoch_end(self) -> None:
+        self.log("loss", self.loss_sum / self.images_seen, sync_dist=True)
+        self.on_train_start()
         metrics = self.trainer.callback_metrics  # on every rank: reading them adds up over the ranks
         loss, accuracy = metrics["loss"].item(), percent_correct("val", metrics)
         self.print(f"epoch {self.current_epoch + 1}: loss {loss:.4f}, val accuracy {accuracy:.2f} %")
@@ -148,7 +196,7 @@ class DigitsModel(pl.LightningModule):
 
 
 def percent_correct(part: str, metrics: Mapping[str, Any]) -> float:
-    """Return the accuracy in percent that `DigitsModel.count_correct` counted."""
+    """Return the accuracy in percent that `DigitsModel.log_correct` counted."""
     return 100 * float(metrics[f"{part} correct"]) / float(metrics[f"{part} images"])
 
 
@@ -259,7 +307,7 @@ class Checkpoints(pl.Callback):
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
         progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
         # Of the schedule only its place: what follows from the number of steps is already set up.
-        steps = epoch * math.ceil(len(self.data.train_set) / batch_size) + step
+        steps = epoch * math.ceil(len(self.data.train_set[0]) / batch_size) + step
         checkpoint["lr_schedulers"] = [{"last_epoch": steps, "_step_count": steps + 1}]
 
 
@@ -369,10 +417,9 @@ def main() -> None:
     except (DataError, CheckpointError, OSError) as error:
         sys.exit(f"mnist.py: {error}")
 
-    warnings.filterwarnings("ignore", message=".*does not have many workers")  # the images are in memory already
     warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
     warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
-    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # ResumableSampler is
+    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # Batches are
     trainer = make_trainer(args.epochs, checkpoints)
     if resumed and trainer.is_global_zero:
         print(f"resumed from {resumed}: {where}", flush=True)
@@ -381,8 +428,8 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
     if trainer.is_global_zero:
         print(
-            f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set)} training images, "
-            f"{args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
+            f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set[0])} training "
+            f"images, {args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
             flush=True,
         )
     if torch.distributed.is_initialized():
