@@ -33,7 +33,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment, SLURMEn
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
-from torch.utils.data import DistributedSampler
+from torch.utils.data import DistributedSampler, TensorDataset
 
 from digits import DataError, Digits, draw_digits, read_mnist  # the file beside this one
 
@@ -54,15 +54,14 @@ class DigitsData(pl.LightningDataModule):
         std, mean = torch.std_mean(train[0].float())
         self.mean, self.std = mean.item(), std.item()
         held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
-        self.train_set = train[0][held_out:], train[1][held_out:]
-        self.val_set = train[0][:held_out], train[1][:held_out]
-        self.test_set = test
+        self.train_set = TensorDataset(train[0][held_out:], train[1][held_out:])
+        self.val_set = TensorDataset(train[0][:held_out], train[1][:held_out])
+        self.test_set = TensorDataset(*test)
 
     def train_dataloader(self) -> "Batches":
         assert self.trainer is not None
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        images: Any = range(len(self.train_set[0]))  # it only asks how many there are
-        sampler: DistributedSampler[Any] = DistributedSampler(images, world_size, rank, seed=self.seed)
+        sampler: DistributedSampler[Any] = DistributedSampler(self.train_set, world_size, rank, seed=self.seed)
         return self.batches(self.train_set, sampler, self.resume_at)
 
     def val_dataloader(self) -> "Batches":
@@ -71,15 +70,15 @@ class DigitsData(pl.LightningDataModule):
     def test_dataloader(self) -> "Batches":
         return self.each_once(self.test_set)
 
-    def each_once(self, digits: Digits) -> "Batches":
+    def each_once(self, digits: TensorDataset) -> "Batches":
         """Deal out the images without repeating any, where DistributedSampler fills up the ranks: counts are exact."""
         assert self.trainer is not None
-        return self.batches(digits, range(self.trainer.global_rank, len(digits[0]), self.trainer.world_size))
+        return self.batches(digits, range(self.trainer.global_rank, len(digits), self.trainer.world_size))
 
-    def batches(self, digits: Digits, sampler: Sampler, resume_at: tuple[int, int] = (0, 0)) -> "Batches":
+    def batches(self, digits: TensorDataset, sampler: Sampler, resume_at: tuple[int, int] = (0, 0)) -> "Batches":
         assert self.trainer is not None
-        images, labels = [tensor.to(self.trainer.strategy.root_device) for tensor in digits]
-        most = math.ceil(len(images) / self.trainer.world_size)
+        images, labels = [tensor.to(self.trainer.strategy.root_device) for tensor in digits.tensors]
+        most = math.ceil(len(digits) / self.trainer.world_size)
         steps = math.ceil(most / self.batch_size)
         return Batches(images, labels, self.mean, self.std, sampler, self.batch_size, steps, resume_at)
 
@@ -307,7 +306,7 @@ class Checkpoints(pl.Callback):
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
         progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
         # Of the schedule only its place: what follows from the number of steps is already set up.
-        steps = epoch * math.ceil(len(self.data.train_set[0]) / batch_size) + step
+        steps = epoch * math.ceil(len(self.data.train_set) / batch_size) + step
         checkpoint["lr_schedulers"] = [{"last_epoch": steps, "_step_count": steps + 1}]
 
 
@@ -428,8 +427,8 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
     if trainer.is_global_zero:
         print(
-            f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set[0])} training "
-            f"images, {args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
+            f"test accuracy: {accuracy:.2f} % (world size {trainer.world_size}, {len(data.train_set)} training images, "
+            f"{args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
             flush=True,
         )
     if torch.distributed.is_initialized():

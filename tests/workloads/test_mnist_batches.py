@@ -38,7 +38,7 @@ def digits_data(mnist: ModuleType, count: int, rank: int, world_size: int, batch
     images = torch.zeros(count, 28, 28, dtype=torch.uint8)
     images[:, 0, 0], images[:, 0, 1] = torch.arange(count) // 256, torch.arange(count) % 256
     digits = images, (torch.arange(count) % 10).to(torch.uint8)
-    data.train_set = data.val_set = data.test_set = digits
+    data.train_set = data.val_set = data.test_set = TensorDataset(*digits)
     data.batch_size, data.seed, data.mean, data.std = batch_size, seed, 2.0, 4.0
     strategy = SimpleNamespace(root_device=torch.device("cpu"))
     data.trainer = SimpleNamespace(global_rank=rank, world_size=world_size, strategy=strategy)
