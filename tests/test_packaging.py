@@ -100,8 +100,8 @@ FILES = [
     "hpclaunch/workloads/allreduce.py",
     "hpclaunch/workloads/digits.py",
     "hpclaunch/workloads/env.py",
+    "hpclaunch/workloads/layout.py",
     "hpclaunch/workloads/mnist.py",
-    "hpclaunch/workloads/ranks.py",
     "hpclaunch/workloads/report.py",
     "hpclaunch/yamlfile.py",
 ]

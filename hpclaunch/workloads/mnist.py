@@ -17,7 +17,6 @@ two steps, and leave with exit code 75; started again in the same way they go on
 """
 
 import argparse
-import itertools
 import math
 import os
 import shutil
@@ -25,7 +24,8 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,12 +38,12 @@ from pytorch_lightning.strategies import FSDPStrategy
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DistributedSampler, TensorDataset
 from torchmetrics import MeanMetric
 
 # The files beside this one.
-from digits import DataError, draw_digits, read_mnist
-from ranks import (
+from digits import DataError, Digits, draw_digits, read_mnist
+from layout import (
     SPAWNING,
     STRATEGIES,
     Layout,
@@ -57,69 +57,90 @@ from ranks import (
 )
 from report import Report, make_loggers, make_output_dir, process_start, put_in_place, write_results
 
+Sampler = DistributedSampler[Any] | range  # the images of one rank, by number
+
 
 class DigitsData(pl.LightningDataModule):
     """The digits in memory; each rank gets its own part of them."""
 
     resume_at = (0, 0)  # the epoch and the step in it with which training goes on
 
-    def __init__(self, data_dir: Path | None, batch_size: int, seed: int, world_size: int = 1) -> None:
+    def __init__(self, data_dir: Path | None, batch_size: int, seed: int) -> None:
         # Read here and not in setup(), which runs when all ranks already wait for each other: bad data then ends
         # every rank at once and none hangs.
         super().__init__()
         self.batch_size, self.seed = batch_size, seed
         train, test = read_mnist(data_dir) if data_dir else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
         std, mean = torch.std_mean(train[0].float())
-
-        def prepare(images: Tensor, labels: Tensor) -> TensorDataset:
-            return TensorDataset((images[:, None] - mean) / std, labels.long())
-
-        def fill_up(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-            # As many images for each rank, or those with fewer batches would leave the others waiting. Those that
-            # only fill up have the label 255, which does not count (see `DigitsModel.evaluate`).
-            missing = -len(labels) % world_size
-            return F.pad(images, (0, 0, 0, 0, 0, missing)), F.pad(labels, (0, missing), value=255)
-
+        self.mean, self.std = mean.item(), std.item()
         held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
-        self.train_set = prepare(train[0][held_out:], train[1][held_out:])
-        self.val_set = prepare(*fill_up(train[0][:held_out], train[1][:held_out]))
-        self.test_set = prepare(*fill_up(*test))
+        self.train_set = TensorDataset(train[0][held_out:], train[1][held_out:])
+        self.val_set = TensorDataset(train[0][:held_out], train[1][:held_out])
+        self.test_set = TensorDataset(*test)
 
-    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.train_set, training=True)
-
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.val_set)
-
-    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        return self.loader(self.test_set)
-
-    def loader(self, dataset: TensorDataset, training: bool = False) -> DataLoader[tuple[Tensor, ...]]:
+    def train_dataloader(self) -> "Batches":
         assert self.trainer is not None
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        if training:  # shuffled, and the same number of batches on every rank: each batch is a meeting of all ranks
-            epoch, step = self.resume_at
-            sampler: Iterable[int] = ResumableSampler(
-                dataset, world_size, rank, seed=self.seed, resume_at=(epoch, step * self.batch_size)
-            )
-        else:  # each image exactly once, where DistributedSampler repeats some to fill up the ranks
-            sampler = range(rank, len(dataset), world_size)
-        return DataLoader(dataset, self.batch_size, sampler=sampler)
+        sampler: DistributedSampler[Any] = DistributedSampler(self.train_set, world_size, rank, seed=self.seed)
+        return self.batches(self.train_set, sampler, self.resume_at)
+
+    def val_dataloader(self) -> "Batches":
+        return self.each_once(self.val_set)
+
+    def test_dataloader(self) -> "Batches":
+        return self.each_once(self.test_set)
+
+    def each_once(self, digits: TensorDataset) -> "Batches":
+        """Deal out the images without repeating any, where DistributedSampler fills up the ranks: counts are exact."""
+        assert self.trainer is not None
+        return self.batches(digits, range(self.trainer.global_rank, len(digits), self.trainer.world_size))
+
+    def batches(self, digits: TensorDataset, sampler: Sampler, resume_at: tuple[int, int] = (0, 0)) -> "Batches":
+        assert self.trainer is not None
+        images, labels = [tensor.to(self.trainer.strategy.root_device) for tensor in digits.tensors]
+        most = math.ceil(len(digits) / self.trainer.world_size)
+        steps = math.ceil(most / self.batch_size)
+        return Batches(images, labels, self.mean, self.std, sampler, self.batch_size, steps, resume_at)
+
+    def transfer_batch_to_device(self, batch: Digits, device: torch.device, dataloader_idx: int) -> Digits:
+        return batch  # it is there already
 
 
-class ResumableSampler(DistributedSampler[Any]):
-    """The shuffled images of one rank; in the epoch with which training goes on, without those already used.
+@dataclass(eq=False)
+class Batches:
+    """One rank's images in batches, gathered where they lie: in the memory of the rank's own device.
 
-    Its length is always that of a whole epoch: Lightning goes on counting from the step of the checkpoint.
+    A DataLoader fetches image by image, in Python, which takes time or more processes. What fits into memory needs
+    neither: a batch is one gathering of bytes, made into numbers on the way. Lightning takes any iterable with a length
+    for a loader, and tells each epoch to what it finds in `sampler`.
+
+    There are `steps` batches on every rank, since a batch is where all ranks meet; the last may be smaller, or empty.
+    In the epoch with which training goes on those already used are left out, but not from the length: Lightning goes
+    on counting from the step of the checkpoint.
     """
 
-    def __init__(self, *args: Any, resume_at: tuple[int, int], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.resumed_epoch, self.used = resume_at
-        self.set_epoch(self.resumed_epoch)
+    images: Tensor
+    labels: Tensor
+    mean: float
+    std: float
+    sampler: Sampler
+    batch_size: int
+    steps: int
+    resume_at: tuple[int, int] = (0, 0)  # the epoch and the step in it
 
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(super().__iter__(), self.used if self.epoch == self.resumed_epoch else 0, None)
+    batch_sampler = None  # Lightning asks for it where there is a sampler
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Digits]:
+        order = torch.tensor(list(self.sampler), dtype=torch.int64, device=self.images.device)
+        epoch, step = self.resume_at
+        first = step if getattr(self.sampler, "epoch", None) == epoch else 0
+        for begin in range(first * self.batch_size, self.steps * self.batch_size, self.batch_size):
+            chosen = order[begin : begin + self.batch_size]
+            images = self.images.index_select(0, chosen).sub(self.mean).div_(self.std)
+            yield images[:, None], self.labels.index_select(0, chosen).long()
 
 
 def make_network(name: str, batch_norm: bool = False) -> nn.Sequential:
@@ -180,27 +201,41 @@ class DigitsModel(pl.LightningModule):
             {f"{part} {what}": MeanMetric() for part in PARTS for what in ("accuracy", "loss")}
         )
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    # What is to be known of an epoch is added up on the device and logged at its end. `self.log` in every step costs
+    # more than a small network's forward pass, and `item()` in a step makes a GPU wait.
+
+    def on_train_start(self) -> None:
+        self.loss_sum, self.images_seen = torch.zeros((), device=self.device), 0
+
+    def training_step(self, batch: Digits, batch_idx: int) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(self.net(images), labels)
-        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True, batch_size=len(labels))
+        self.loss_sum.add_(loss.detach(), alpha=len(labels))
+        self.images_seen += len(labels)
         return loss
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+    def validation_step(self, batch: Digits, batch_idx: int) -> None:
         self.evaluate("val", batch)
 
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+    def test_step(self, batch: Digits, batch_idx: int) -> None:
         self.evaluate("test", batch)
 
-    def evaluate(self, part: str, batch: tuple[Tensor, Tensor]) -> None:
+    def evaluate(self, part: str, batch: Digits) -> None:
         images, labels = batch
-        scores, real = self.net(images), labels < 10
-        scores, labels = scores[real].float(), labels[real]
+        scores = self.net(images).float()
         values = {"accuracy": scores.argmax(1) == labels, "loss": F.cross_entropy(scores, labels, reduction="none")}
         for what, value in values.items():
             metric = cast(MeanMetric, self.metrics[f"{part} {what}"])
             metric.update(value.float())
             self.log(f"{part} {what}", metric, on_step=False, on_epoch=True)
+
+    def on_train_epoch_end(self) -> None:
+        self.log("loss", self.loss_sum / self.images_seen, sync_dist=True)
+        self.on_train_start()
+        metrics = self.trainer.callback_metrics  # on every rank: reading them adds up over the ranks
+        loss, accuracy = metrics["loss"].item(), 100 * metrics["val accuracy"].item()
+        self.print(f"epoch {self.current_epoch + 1}: loss {loss:.4f}, val accuracy {accuracy:.2f} %")
+        sys.stdout.flush()  # Python keeps what goes to a log file back; self.print takes no flush=True
 
     def configure_optimizers(self) -> Any:
         trainer = self.trainer
@@ -234,12 +269,8 @@ class Checkpoints(pl.Callback):
     stop_asked = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
 
     def __init__(self, folder: Path | None, data: DigitsData, network: str = "cnn", save_every: int = 0) -> None:
-        self.path, self.data, self.network, self.save_every = (
-            folder and folder / "mnist.ckpt",
-            data,
-            network,
-            save_every,
-        )
+        self.path, self.data = folder and folder / "mnist.ckpt", data
+        self.network, self.save_every = network, save_every
         self.stop_asked = Checkpoints.stop_asked
         self.step = 0  # of this epoch
         self.rng: dict[str, Tensor] = {}  # states to put back before the first step
@@ -329,7 +360,7 @@ class Checkpoints(pl.Callback):
         assert self.path
         part, better = self.path.with_suffix(".part"), self.accuracy > self.best
         self.best = max(self.best, self.accuracy)
-        trainer.save_checkpoint(part)
+        trainer.save_checkpoint(part, weights_only=False)
         if trainer.is_global_zero:
             if better:
                 shutil.copyfile(part, copy := self.path.with_name("mnist-best.part"))
@@ -519,10 +550,9 @@ def fit(trainer: pl.Trainer, model: DigitsModel, data: DigitsData, resumed: Path
 
 
 def ignore_warnings() -> None:
-    warnings.filterwarnings("ignore", message=".*does not have many workers")  # the images are in memory already
     warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
     warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
-    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # ResumableSampler is
+    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # Batches are
 
 
 def leave() -> None:
@@ -549,7 +579,7 @@ def main() -> None:
         # More threads than cores wait for each other; a process that has used several cannot be forked.
         cores = 1 if args.strategy == "ddp_fork" else (os.cpu_count() or 1) // layout.per_node
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores)))
-        data = DigitsData(args.data_dir, args.batch_size, args.seed, layout.world_size)
+        data = DigitsData(args.data_dir, args.batch_size, args.seed)
         pl.seed_everything(args.seed)  # the same first weights on every rank
         model = DigitsModel(args.lr, args.model, args.sync_batchnorm, args.lr_scaling, args.warmup)
         make_output_dir(args.output_dir or Path())
@@ -567,7 +597,8 @@ def main() -> None:
     loggers = make_loggers(args.output_dir or Path(), first_rank=not is_later_rank())
     folder = args.output_dir or Path(loggers[0].log_dir or "")
     terms = {"images": len(data.train_set)} | {name: getattr(args, name) for name in TERMS}
-    callbacks: list[pl.Callback] = [checkpoints, Report(layout, terms, folder if args.plot else None, process_start())]
+    report = Report(layout, terms, folder if args.plot else None, process_start())
+    callbacks: list[pl.Callback] = [report, checkpoints]
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     trainer = make_trainer(args, layout, on_gpu, loggers, callbacks)

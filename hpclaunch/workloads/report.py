@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 
-from ranks import Layout, StartError, call_the_roll  # the file beside this one
+from layout import Layout, StartError, call_the_roll  # the file beside this one
 
 
 def make_output_dir(folder: Path) -> None:
@@ -66,7 +66,14 @@ class Report(pl.Callback):
             sys.exit(1)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.note_epoch(trainer)
         self.epoch_start = time.perf_counter()
+
+    def note_epoch(self, trainer: pl.Trainer) -> None:
+        """Add the last epoch to the history, if this process has trained it."""
+        if trainer.current_epoch > len(self.history) and "loss" in trainer.callback_metrics:
+            row = {name: float(trainer.callback_metrics[name]) for name in ("loss", "val loss", "val accuracy")}
+            self.history.append({"epoch": trainer.current_epoch} | row)
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self.first_step is None:
@@ -78,9 +85,6 @@ class Report(pl.Callback):
         self.training_end = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        names = ("loss", "val loss", "val accuracy")  # on every rank: reading them adds up over the ranks
-        row = {name: float(trainer.callback_metrics[name]) for name in names}
-        self.history.append({"epoch": trainer.current_epoch + 1} | row)
         data = cast(Any, trainer).datamodule
         epoch, step = data.resume_at
         part = 1 - step / int(trainer.num_training_batches) if trainer.current_epoch == epoch else 1.0
@@ -89,11 +93,9 @@ class Report(pl.Callback):
             "seconds to first step": self.first_step or 0.0,
         }
         pl_module.log_dict(speed, sync_dist=True)
-        accuracy = 100 * row["val accuracy"]
-        pl_module.print(f"epoch {trainer.current_epoch + 1}: loss {row['loss']:.4f}, val accuracy {accuracy:.2f} %")
-        sys.stdout.flush()  # Python keeps what goes to a log file back; self.print takes no flush=True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.note_epoch(trainer)
         if trainer.is_global_zero and trainer.should_stop and trainer.current_epoch < (trainer.max_epochs or 0):
             print(f"stopped early, after epoch {trainer.current_epoch}: val accuracy rises no more", flush=True)
         if trainer.is_global_zero and self.plots and self.history:
@@ -134,14 +136,15 @@ def process_start() -> float:
 
 def write_results(trainer: pl.Trainer, tested: Mapping[str, float], trained: Mapping[str, float], folder: Path) -> None:
     """Write metrics.json; speed is that of the last epoch, without its validation."""
-    results = {
-        "accuracy": round(tested["test accuracy"], 6),
+    results: dict[str, float | None] = {
+        "accuracy": tested["test accuracy"],
         "loss": tested["test loss"],
         "val_accuracy": trained.get("val accuracy"),
         "samples_per_second": trained.get("samples per second"),
         "world_size": trainer.world_size,
         "seconds_to_first_step": trained.get("seconds to first step"),
     }
+    results = {name: value if value is None else round(value, 6) for name, value in results.items()}
     part = folder / "metrics.part"
     part.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     put_in_place(part, folder / "metrics.json")

@@ -383,7 +383,7 @@ def tap(cls, hook):
             with open(f"{os.environ['STEPS']}.{rank}", "a") as steps:
                 print(self.trainer.global_step, images, torch.rand(1).item(), file=steps)
             if "SAVE_ALWAYS" in os.environ:
-                self.trainer.callbacks[0].save(self.trainer)
+                self.trainer.callbacks[1].save(self.trainer)
         return original(self, *args, **options)
 
     setattr(cls, hook, tapped)
