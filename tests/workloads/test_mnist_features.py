@@ -1,6 +1,7 @@
 """What hpclaunch/workloads/mnist.py offers, one test a feature: docs/workload.md names them."""
 
 import csv
+import importlib.util
 import json
 import math
 import os
@@ -503,7 +504,8 @@ def test_no_run_deletes_another_ones_metrics(train: Any, mnist: ModuleType, tmp_
 
 def test_tensorboard_is_written_where_it_is_installed(train: Any) -> None:
     """Where TensorBoard is installed its events lie beside metrics.csv."""
-    pytest.importorskip("torch.utils.tensorboard")
+    if not any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
+        pytest.skip("neither tensorboard nor tensorboardX is installed")
     train()
     assert any("tfevents" in name for name in files(Path("out/lightning_logs/version_0")))
 
