@@ -8,6 +8,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 # The programs that come along.
 WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
+# What a workload imports from its own folder, and a copy of it needs beside it.
+COMPANIONS = {"mnist": ("digits.py", "layout.py", "report.py")}
 
 
 def shipped(kind: str) -> Path:

@@ -286,8 +286,28 @@ def test_workload_is_copied_to_be_edited(cli, work):
     result = cli("workload", "copy", "mnist", "my train.py")
     assert (result.exit_code, result.stdout) == (0, "my train.py\n")
     assert "hpclaunch run --tasks-per-node 2 -- python 'my train.py'" in result.stderr
+    assert "keep what it imports beside it: digits.py, layout.py, report.py" in result.stderr
+    for name in paths.COMPANIONS["mnist"]:
+        assert (work / name).read_text() == paths.WORKLOADS["mnist"].with_name(name).read_text()
     assert (work / "my train.py").read_text() == paths.WORKLOADS["mnist"].read_text()
     (work / "my train.py").write_text("mine")
     again = cli("workload", "copy", "env", "my train.py")
     assert (again.exit_code, again.stderr) == (1, "hpclaunch: my train.py is there already; name a new file\n")
     assert (work / "my train.py").read_text() == "mine"
+    assert cli("workload", "copy", "mnist", "second.py").exit_code == 0  # the same digits.py serves both
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("train.py", "digits.py is there already and not the one that mnist imports; name another folder"),
+        ("digits.py", "digits.py is the name of a file that mnist imports; name another"),
+    ],
+)
+def test_copy_does_not_mix_with_other_files(cli, work, file, message):
+    """A file of one's own that has the name of an imported one is not touched, and nothing is left half copied."""
+    (work / "digits.py").write_text("mine")
+    result = cli("workload", "copy", "mnist", file)
+    assert (result.exit_code, result.stderr) == (1, f"hpclaunch: {message}\n")
+    assert [path.name for path in work.iterdir() if path.suffix == ".py"] == ["digits.py"]
+    assert (work / "digits.py").read_text() == "mine"

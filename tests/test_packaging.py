@@ -155,8 +155,11 @@ FILES = [
     "hpclaunch/why.py",
     "hpclaunch/workloads/__init__.py",
     "hpclaunch/workloads/allreduce.py",
+    "hpclaunch/workloads/digits.py",
     "hpclaunch/workloads/env.py",
+    "hpclaunch/workloads/layout.py",
     "hpclaunch/workloads/mnist.py",
+    "hpclaunch/workloads/report.py",
     "hpclaunch/yamlfile.py",
 ]
 INFO = ["METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"]

@@ -42,15 +42,36 @@ def workload_group() -> None:
 @click.argument("name", shell_complete=complete_workload)
 @click.argument("file", type=click.Path(path_type=Path))
 def copy_command(name: str, file: Path) -> None:
-    """Copy the workload NAME to FILE, to edit; an existing file is never touched."""
+    """Copy the workload NAME to FILE, to edit, and beside it what it imports; an existing file is never touched."""
     if name not in paths.WORKLOADS:
         raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, paths.WORKLOADS)}")
+    program = paths.WORKLOADS[name]
+    beside = {file.with_name(other): program.with_name(other) for other in paths.COMPANIONS.get(name, ())}
+    for target, source in beside.items():
+        if target == file:
+            raise HpclaunchError(f"{file} is the name of a file that {name} imports; name another")
+        if target.exists() and not _same(target, source):
+            raise HpclaunchError(f"{target} is there already and not the one that {name} imports; name another folder")
+    _write_new(file, program)
+    click.echo(file)
+    for target, source in beside.items():
+        if not target.exists():
+            _write_new(target, source)
+    if beside:
+        names = ", ".join(target.name for target in beside)
+        click.echo(f"hpclaunch: keep what it imports beside it: {names}", err=True)
+    click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_file() and one.read_bytes() == other.read_bytes()
+
+
+def _write_new(file: Path, source: Path) -> None:
     try:
         with file.open("x", encoding="utf-8") as copy:
-            copy.write(paths.WORKLOADS[name].read_text(encoding="utf-8"))
+            copy.write(source.read_text(encoding="utf-8"))
     except FileExistsError:
         raise HpclaunchError(f"{file} is there already; name a new file") from None
     except OSError as error:
         raise HpclaunchError(f"{file}: cannot be written: {error.strerror}") from None
-    click.echo(file)
-    click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)

@@ -1,0 +1,147 @@
+"""The digits that mnist.py trains on: read MNIST's files, or draw digits where there are none.
+
+Here is what is special to this data set, so that mnist.py beside it can show what is common to all trainings.
+"""
+
+import gzip
+import math
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Images are (n, 28, 28), labels are (n,), both uint8, as in the MNIST files.
+Digits = tuple[Tensor, Tensor]
+
+
+class DataError(Exception):
+    """The data cannot be used; the message says what is wrong, where, and what would be right."""
+
+
+def read_idx(path: Path) -> Tensor:
+    """Read one IDX file of bytes, plain or gzipped (format: http://yann.lecun.com/exdb/mnist/)."""
+    raw = path.read_bytes()
+    try:
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: is no complete gzip file ({error}); copy it again") from error
+    dims = 3 if "images" in path.name else 1
+    if raw[:4] != bytes([0, 0, 8, dims]):  # 8: unsigned bytes
+        raise DataError(
+            f"{path}: starts with {raw[:4].hex() or 'nothing'}, an IDX file of this name starts with 0000080{dims}"
+        )
+    shape = [int.from_bytes(raw[i : i + 4], "big") for i in range(4, 4 + 4 * dims, 4)]
+    body = np.frombuffer(raw, np.uint8)[4 + 4 * dims :]
+    if body.size != math.prod(shape):
+        raise DataError(f"{path}: holds {body.size} bytes of data, its header promises {shape}; copy it again")
+    return torch.from_numpy(body.reshape(shape).copy())
+
+
+def read_npz(path: Path) -> dict[str, Tensor]:
+    """Read x_train, y_train, x_test and y_test of an mnist.npz as Keras ships it."""
+    try:
+        with np.load(path) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
+    except KeyError as error:
+        raise DataError(f"{path}: {error.args[0]}; needed are x_train, y_train, x_test and y_test") from error
+    except (EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: is no complete .npz file ({error}); copy it again") from error
+
+
+def read_mnist(source: Path) -> tuple[Digits, Digits]:
+    """Find MNIST's training and test images at `source`: a folder, torchvision's root folder, or a .npz file."""
+    npz = source / "mnist.npz" if source.is_dir() else source
+    if npz.is_file():
+        arrays = read_npz(npz)
+        train, test = [check_digits(arrays[f"x_{part}"], arrays[f"y_{part}"], npz) for part in ("train", "test")]
+        return train, test
+    if not source.is_dir():
+        raise DataError(f"{source}: no such folder; --data-dir wants a folder with MNIST's IDX files or an mnist.npz")
+    raw = source / "MNIST" / "raw"  # where torchvision puts them
+
+    def find(name: str) -> Path:
+        for path in (source / name, source / f"{name}.gz", raw / name, raw / f"{name}.gz"):
+            if path.is_file():
+                return path
+        raise DataError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
+
+    def read_part(part: str) -> Digits:
+        images, labels = (find(f"{part}-images-idx3-ubyte"), find(f"{part}-labels-idx1-ubyte"))
+        return check_digits(read_idx(images), read_idx(labels), images)
+
+    return read_part("train"), read_part("t10k")
+
+
+def check_digits(images: Tensor, labels: Tensor, source: Path) -> Digits:
+    """Return images and labels if they belong together, else raise DataError."""
+    if images.dtype != torch.uint8 or images.shape[1:] != (28, 28) or labels.dim() != 1:
+        found = f"images are {images.dtype} {list(images.shape)} and labels {list(labels.shape)}"
+        raise DataError(f"{source}: {found}, wanted are torch.uint8 [n, 28, 28] and [n]")
+    if len(images) != len(labels):
+        raise DataError(f"{source}: {len(images)} images but {len(labels)} labels; take both from one place")
+    if len(images) < 2 or labels.min() < 0 or labels.max() > 9:
+        raise DataError(f"{source}: wanted are at least 2 images, with labels from 0 to 9")
+    return images, labels
+
+
+# The ways to write each digit from 0 to 9: strokes divided by "|", each a pen's way through points "xy" on a grid of
+# 10 by 10, y downwards.
+GLYPHS = (
+    ("50 22 15 28 59 78 85 72 50", "60 32 24 27 49 68 75 72 50 31"),
+    ("50 59", "33 50|50 59", "32 50|50 59|29 79"),
+    ("22 40 61 73 55 19|19 89", "22 50 73 65 38 19 27 48 69 88"),
+    ("21 40 71 73 44|44 76 77 59 18", "20 70|70 44|44 76 77 59 18"),
+    ("20 15|15 85|62 59", "60 15|15 85|60 69", "20 14 26 65|70 69"),
+    ("70 30|30 24|24 54 76 78 49 18", "30 24|24 54 76 78 49 18|30 80"),
+    ("60 33 16 28 59 78 76 54 25 17", "40 27 49 68 66 45 27"),
+    ("10 80|80 49", "10 80|80 39|35 75", "12 10|10 80|80 65 59"),
+    ("71 40 22 34 65 77 59 38 26 54 73 71", "50 72 54 32 50|54 77 59 27 54"),
+    ("73 50 22 34 65 73|73 69", "72 50 22 34 64 72|72 76 59 28"),
+)
+
+
+def draw_digits(count: int, seed: int) -> Digits:
+    """Draw `count` digits, an equal number of each, in random order; the same seed gives the same digits."""
+    rng = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 10
+    variants = torch.arange(count) // 10
+    images = torch.empty(count, 28, 28)
+    for digit, glyphs in enumerate(GLYPHS):
+        for variant, glyph in enumerate(glyphs):
+            chosen = (labels == digit) & (variants % len(glyphs) == variant)
+            images[chosen] = draw_glyph(glyph, int(chosen.sum()), rng)
+    order = torch.randperm(count, generator=rng)
+    return (images[order] * 255).to(torch.uint8), labels[order].to(torch.uint8)
+
+
+def draw_glyph(glyph: str, count: int, rng: torch.Generator) -> Tensor:
+    """Draw one glyph `count` times, each in another hand; returns (count, 28, 28), 0 paper, 1 ink."""
+
+    def uniform(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(count, 1, 1, generator=rng)
+
+    # The hand: turn, slant, width and height; 2 pixels per unit of the grid at most, so that a digit fits in 28.
+    turn, slant, width, height = (uniform(-0.3, 0.3), uniform(-0.4, 0.4), uniform(1.1, 2.1), uniform(1.4, 2.1))
+    x_axis = torch.cat([turn.cos(), turn.sin()], 1) * width
+    y_axis = torch.cat([-turn.sin() - slant, turn.cos()], 1) * height
+    shift = 13.5 + torch.cat([uniform(-2, 2), uniform(-2, 2)], 1)
+
+    curves = []
+    for stroke in glyph.split("|"):
+        grid = torch.tensor([[float(xy) for xy in point] for point in stroke.split()]).T - 4.5
+        points = grid + 0.35 * torch.randn(count, *grid.shape, generator=rng)
+        points = x_axis * points[:, :1] + y_axis * points[:, 1:] + shift
+        # A smooth curve through the points: image scaling in one dimension, about a dot a pixel.
+        dots = int(2 * grid.diff().norm(dim=0).sum()) + 1
+        curves.append(F.interpolate(points[:, :, None], (1, dots), mode="bicubic", align_corners=True)[:, :, 0])
+    curve = torch.cat(curves, 2)
+
+    # Each dot leaves a round Gaussian blot. That is a factor in x times a factor in y, so that the sum over
+    # all dots is one matrix product an image.
+    blots = torch.exp(-(((torch.arange(28.0)[:, None] - curve[:, :, None]) / uniform(0.6, 1.2)[..., None]) ** 2) / 2)
+    ink = (blots[:, 1] @ blots[:, 0].mT).clamp(max=1) * uniform(0.6, 1)
+    return (ink + 0.12 * torch.randn(ink.shape, generator=rng)).clamp(0, 1)
