@@ -47,7 +47,9 @@ class InTurns(pl.Callback):
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"]
         )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 / (1 + step / 1000))
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, trainer.lr_scheduler_configs[0].scheduler.lr_lambdas
+        )
         self.batches = train_batches(trainer.datamodule)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -115,14 +117,14 @@ def change() -> None:
 
 
 def main() -> None:
-    """Run mnist.py's main() with one callback more."""
+    """Run the workload with one callback more."""
     change()
     fit = pl.Trainer.fit
 
     def fit_in_turns(self: Any, *args: Any, **options: Any) -> None:
         self.callbacks.insert(0, InTurns())
         if ARM == "no broadcast" and hasattr(self.fit_loop.epoch_loop, "_broadcast_sigterm_tensor"):
-            self.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # noqa: SLF001
+            self.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
         fit(self, *args, **options)
 
     pl.Trainer.fit = fit_in_turns  # type: ignore[method-assign]
