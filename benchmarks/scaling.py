@@ -57,9 +57,8 @@ def main(rounds: int, sizes: tuple[int, ...], epochs: int, options: tuple[str, .
         rate = statistics.median(rates[size])
         print(f"{size:9}{rate:10.0f}{rate / one / size:12.2f}")
 
-    print(
-        f"\n{'processes':>9}{'to step one':>13}{'import':>9}{'set-up':>9}{'rendezvous':>12}{'first batch':>13}{'ratio':>8}"
-    )
+    heads = f"{'to step one':>13}{'import':>9}{'set-up':>9}{'rendezvous':>12}{'first batch':>13}{'ratio':>8}"
+    print(f"\n{'processes':>9}{heads}")
     ratios = []
     for size in sizes:
         parts = {part: statistics.median(each[part] for each in starts[size]) for part in PARTS}

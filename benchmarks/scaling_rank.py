@@ -1,4 +1,4 @@
-"""One rank of scaling.py: mnist.py's own main(), timed. Not to be started by hand; OUT is the folder for what it finds."""
+"""One rank of scaling.py: mnist.py's own main(), timed; scaling.py starts it. OUT is the folder for what it finds."""
 
 from __future__ import annotations
 
