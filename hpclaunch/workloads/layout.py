@@ -85,8 +85,8 @@ def find_layout(devices: int | None = None) -> Layout:
         for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             if number(name, layout.per_node) != layout.per_node:  # each would train alone, and nobody would notice
                 raise LayoutError(
-                    f"{name}={env[name]}, but nothing tells which ranks share a node; wanted are WORLD_SIZE, "
-                    "LOCAL_WORLD_SIZE, NODE_RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"
+                    f"{name}={env[name]}, but nothing tells which ranks share a node: set LOCAL_WORLD_SIZE, "
+                    "NODE_RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun and hpclaunch set them"
                 )
     if devices not in (None, layout.per_node):
         raise LayoutError(
@@ -113,7 +113,7 @@ GONE = {
 
 def strategy_name(name: str) -> str:
     if name in GONE:
-        raise argparse.ArgumentTypeError(f"{GONE[name]}; use ddp")
+        raise argparse.ArgumentTypeError(f"{name}: {GONE[name]}; use ddp")
     return name
 
 
@@ -221,7 +221,7 @@ def mismatch(trainer: pl.Trainer, layout: Layout) -> str:
 def describe(places: list[Place], trainer: pl.Trainer) -> str:
     """Return the table of the ranks, and in its first line what they have in common."""
     environment = cast(Any, trainer.strategy).cluster_environment if len(places) > 1 else None
-    common = [f"world size {len(places)}", f"{trainer.num_nodes} nodes", f"precision {trainer.precision}"]
+    common = [f"world size {len(places)}", f"nodes {trainer.num_nodes}", f"precision {trainer.precision}"]
     if environment:
         backend = torch.distributed.get_backend()
         master = f"master {environment.main_address}:{environment.main_port}"

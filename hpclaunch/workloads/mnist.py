@@ -295,9 +295,6 @@ class Checkpoints(pl.Callback):
             sys.exit(f"mnist.py: the ranks start from steps {-first} to {last}; does every node see {self.path}?")
         if self.path:  # preemption, or a scheduler's end; Lightning's own handler is back after the training
             signal.signal(signal.SIGTERM, self.ask_to_stop)
-        early = trainer.early_stopping_callback
-        if isinstance(early, EarlyStopping) and early.wait_count >= early.patience:
-            trainer.should_stop = True  # it had stopped before it was saved
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.accuracy = float(trainer.callback_metrics["val accuracy"])
@@ -398,6 +395,19 @@ class Checkpoints(pl.Callback):
         checkpoint["lr_schedulers"] = [{"last_epoch": steps, "_step_count": steps + 1, "lr_lambdas": [None]}]
 
 
+class Patience(EarlyStopping):
+    """Stops when so many epochs have not raised the validation accuracy; counts on where a checkpoint has stopped."""
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__("val accuracy", mode="max", patience=epochs)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict | {"patience": self.patience})  # that of now, not of then
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.should_stop = self.wait_count >= self.patience
+
+
 def find_checkpoint(resume: str, own: Path | None) -> Path | None:
     """Return the checkpoint to go on with, if any: `resume` is auto, never or a path, `own` is where this run saves."""
     # A choice is for the first start; later attempts and torchrun's restarts go on where the one before has stopped.
@@ -459,7 +469,9 @@ def make_trainer(
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
+    parser = argparse.ArgumentParser(
+        description="Train a small network on handwritten digits.", usage="%(prog)s [options]"
+    )
 
     def number(least: float, kind: type = int) -> Any:
         def check(text: str) -> Any:
@@ -551,6 +563,7 @@ def fit(trainer: pl.Trainer, model: DigitsModel, data: DigitsData, resumed: Path
 
 def ignore_warnings() -> None:
     warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
+    warnings.filterwarnings("ignore", message="The number of training batches")  # what is logged is of whole epochs
     warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
     warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # Batches are
 
@@ -600,7 +613,7 @@ def main() -> None:
     report = Report(layout, terms, folder if args.plot else None, process_start())
     callbacks: list[pl.Callback] = [report, checkpoints]
     if args.patience:
-        callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
+        callbacks.append(Patience(args.patience))
     trainer = make_trainer(args, layout, on_gpu, loggers, callbacks)
     if args.compile:
         model.net.compile()

@@ -1,0 +1,613 @@
+"""What hpclaunch/workloads/mnist.py offers, one test a feature: docs/workload.md names them."""
+
+import csv
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from test_mnist import (
+    ARRAYS,
+    LAUNCH_VARIABLES,
+    SCRIPT,
+    TORCHRUN,
+    Training,
+    assert_equal,
+    clean_env,
+    digits,  # noqa: F401
+    files,
+    free_port,
+    mnist,  # noqa: F401
+    run,
+    tiny,  # noqa: F401
+    write_idx,
+    write_npz,
+)
+
+torch = pytest.importorskip("torch")
+pl = pytest.importorskip("pytorch_lightning")
+
+
+@pytest.fixture
+def train(mnist: ModuleType, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:  # noqa: F811
+    """Train one process on 33 images in here, with these options; returns what metrics.json says."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if LAUNCH_VARIABLES.match(name):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    before = signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGTERM)
+
+    def train(*options: str) -> dict[str, Any]:
+        argv = ["mnist.py", "--epochs", "2", "--batch-size", "8", "--data-dir", tiny, "--output-dir", "out", *options]
+        monkeypatch.setattr(sys, "argv", argv)
+        mnist.main()
+        result: dict[str, Any] = json.loads(Path("out/metrics.json").read_text())
+        return result
+
+    yield train
+    signal.signal(signal.SIGUSR1, before[0])
+    signal.signal(signal.SIGTERM, before[1])
+
+
+def weights(path: str = "out/mnist.ckpt") -> Any:
+    return torch.load(path, weights_only=True)["state_dict"]
+
+
+def table(folder: Path) -> list[dict[str, float]]:
+    """Read metrics.csv, the lines of one epoch made one."""
+    epochs: dict[int, dict[str, float]] = {}
+    with (folder / "metrics.csv").open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            epochs.setdefault(int(row["epoch"]), {}).update({k: float(v) for k, v in row.items() if v})
+    return [epochs[epoch] for epoch in sorted(epochs)]
+
+
+def test_each_strategy_trains_alike(tmp_path: Path, digits: Path) -> None:  # noqa: F811
+    """ddp, ddp_spawn and ddp_fork start two ranks from one command, and all of them reach the same weights."""
+    found = {}
+    for strategy in ("ddp", "ddp_spawn", "ddp_fork"):
+        out = tmp_path / strategy
+        options = ["--devices", "2", "--strategy", strategy, "--epochs", "2", "--data-dir", str(digits)]
+        result = run([sys.executable, str(SCRIPT), *options, "--output-dir", str(out)], tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines()[-1].startswith("test accuracy: ")
+        assert "world size 2" in result.stdout
+        metrics = json.loads((out / "metrics.json").read_text())
+        assert metrics["world_size"] == 2 and metrics["samples_per_second"] > 0 and metrics["seconds_to_first_step"] > 0
+        assert len(table(out / "lightning_logs/version_0")) == 2
+        found[strategy] = weights(str(out / "mnist.ckpt")), metrics["accuracy"]
+    assert_equal(found["ddp_spawn"], found["ddp"])
+    assert_equal(found["ddp_fork"], found["ddp"])
+
+
+def test_spawned_ranks_save_when_their_parent_is_told(tmp_path: Path, digits: Path) -> None:  # noqa: F811
+    """With ddp_spawn the scheduler's signal reaches the process that is no rank: the ranks save, it leaves with 75."""
+    out = tmp_path / "out"
+    options = ["--devices", "2", "--strategy", "ddp_spawn", "--epochs", "5000", "--data-dir", str(digits)]
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *options, "--output-dir", str(out)],
+        env=clean_env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline().startswith("epoch 1:")
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert f"saved {out / 'mnist.ckpt'}: epoch" in output
+
+
+REFUSED: dict[str, tuple[list[str], dict[str, str], str]] = {
+    "fsdp on CPU": (["--strategy", "fsdp"], {}, "--strategy fsdp: no GPU for each rank here"),
+    "deepspeed on CPU": (["--strategy", "deepspeed"], {}, "--strategy deepspeed: no GPU for each rank here"),
+    "spawn twice": (
+        ["--strategy", "ddp_spawn"],
+        {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0", "RANK": "0"},
+        "--strategy ddp_spawn: starts ranks itself, but a launcher has started these; use ddp",
+    ),
+    "nccl on CPU": (["--backend", "nccl"], {}, "--backend nccl: needs a GPU for each rank of the node; use gloo"),
+    "batch norm on CPU": (["--sync-batchnorm", "--devices", "2"], {}, "torch synchronizes batch norm on GPUs only"),
+    "no place for batch norm": (["--sync-batchnorm", "--model", "perceptron"], {}, "--model perceptron has none"),
+    "no folder": (["--output-dir", "file/out"], {}, "file/out: cannot be written to (Not a directory)"),
+    "devices twice": (
+        ["--devices", "3"],
+        {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+        "--devices 3, but a launcher has set 2 ranks for this node",
+    ),
+    "nodes unequal": (
+        [],
+        {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"},
+        "WORLD_SIZE=3 with LOCAL_WORLD_SIZE=2: Lightning wants the same number of ranks",
+    ),
+    "tasks unequal": (
+        [],
+        {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "2"},
+        "srun started 3 tasks on 2 nodes: Lightning wants the same number",
+    ),
+    "another rank": (
+        [],
+        {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "NODE_RANK": "1"},
+        "RANK=1, WORLD_SIZE=4, NODE_RANK=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2: wanted is RANK = NODE_RANK x",
+    ),
+    "half a contract": ([], {"WORLD_SIZE": "2"}, "WORLD_SIZE=2, but nothing tells which ranks share a node"),
+    "mpirun alone": ([], {"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE=2, but nothing tells which ranks"),
+    "no number": ([], {"WORLD_SIZE": "two", "LOCAL_WORLD_SIZE": "2"}, "WORLD_SIZE=two: wanted is a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_at_once(case: str, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot work here ends before any rank waits, with one line: what, why, and what would be right."""
+    options, variables, message = REFUSED[case]
+    Path("file").touch()
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as exit_info:
+        train(*options)
+    text = str(exit_info.value.code)
+    assert text.startswith("mnist.py: ") and message in text and "\n" not in text
+
+
+MISSING: dict[str, tuple[list[str], str]] = {
+    "deepspeed": (["--strategy", "deepspeed"], "pip install deepspeed"),
+    "matplotlib": (["--plot"], "pip install matplotlib"),
+    "g++": (["--compile"], "torch.compile wants a C++ compiler, and there is no g++ here; set CXX"),
+    "mpi": (["--backend", "mpi"], "--backend mpi: this torch was built without MPI"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_is_not_installed_is_named(
+    case: str,
+    mnist: ModuleType,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An option whose program is missing is refused with how to get it, before anything starts."""
+    options, message = MISSING[case]
+    monkeypatch.setattr(sys, "argv", ["mnist.py", *options])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(torch.distributed, "is_mpi_available", lambda: False)
+    with pytest.raises(mnist.StartError, match=re.escape(message)):
+        mnist.check_choices(mnist.parse_arguments(), mnist.find_layout(), case == "deepspeed")
+
+
+@pytest.mark.parametrize("name", ["dp", "ddp2", "horovod", "bagua"])
+def test_strategy_of_old_says_what_became_of_it(
+    name: str,
+    train: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who asks for a strategy that Lightning 2 has not gets a line with its fate and its successor."""
+    with pytest.raises(SystemExit, match="2"):
+        train("--strategy", name)
+    assert re.search(
+        rf"argument --strategy: {name}: .* left Lightning with [12]\.\d; use ddp$", capsys.readouterr().err
+    )
+    with pytest.raises(ValueError, match="You selected an invalid strategy name"):
+        pl.Trainer(strategy=name, accelerator="cpu", logger=False)
+
+
+def test_bf16_is_refused_on_older_gpus(mnist: ModuleType) -> None:  # noqa: F811
+    """bf16-mixed on a V100 is refused with the reason and the alternative; on an A100 and on CPU it goes."""
+    problem = sys.modules["layout"].precision_problem
+    assert "this has 7.0; use 16-mixed" in problem("bf16-mixed", (7, 0))
+    assert [problem("bf16-mixed", has) for has in ((8, 0), (9, 0), None)] == [""] * 3
+    assert [problem(precision, (7, 0)) for precision in ("32", "16-mixed")] == [""] * 2
+    place = sys.modules["layout"].Place(1, 0, 1, "node1", "cuda:1 V100", (7, 0), "{}", "")
+    assert "(rank 1 on node1: cuda:1 V100)" in sys.modules["layout"].find_problem([place], "bf16-mixed")
+
+
+def test_precisions_train(train: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """bf16-mixed trains on the CPU; 16-mixed becomes bf16-mixed there, and the user is warned."""
+    train("--precision", "bf16-mixed")
+    bf16 = weights()
+    assert "precision bf16-mixed" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="fp16 is not supported on CPU"):
+        train("--precision", "16-mixed", "--resume", "never")
+    assert_equal(weights(), bf16)
+    train("--resume", "never")
+    with pytest.raises(AssertionError):
+        assert_equal(weights(), bf16)
+
+
+def test_accumulated_batches_make_one_larger_step(train: Any, tmp_path: Path) -> None:
+    """Two batches of 8 added up are a step of one batch of 16: the same weights, in as many steps."""
+    data = write_npz(tmp_path, x_train=ARRAYS["x_train"][:34], y_train=ARRAYS["y_train"][:34])  # 32 to train on
+    options = ["--data-dir", str(data), "--lr-scaling", "none"]
+    train(*options, "--batch-size", "16")
+    one = torch.load("out/mnist.ckpt", weights_only=True)
+    train(*options, "--batch-size", "8", "--accumulate", "2", "--resume", "never")
+    other = torch.load("out/mnist.ckpt", weights_only=True)
+    assert one["global_step"] == other["global_step"] == 4
+    torch.testing.assert_close(one["state_dict"], other["state_dict"], rtol=1e-3, atol=1e-5)
+
+
+def test_accumulation_is_not_cut_in_two(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+    """Told to stop between two batches of one step, a training saves after that step and goes on as if undisturbed."""
+    whole, training = (Training(tmp_path / name, digits, [sys.executable]) for name in ("whole", "run"))
+    for each in (whole, training):
+        each.options += ["--accumulate", "3"]
+    assert whole.attempt().returncode == 0
+    epoch, step = training.interrupted("0:training_step:5")  # the second of its three
+    assert epoch == 1 and 2 <= step < 13
+    assert len(training.steps()) == 3 * step
+    assert training.attempt().returncode == 0
+    assert training.steps() == whole.steps()
+    assert_equal(training.state(), whole.state())
+
+
+def record_steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Return a list that fills with the learning rate and the norm of the gradient of each step."""
+    seen: list[tuple[float, float]] = []
+    step = torch.optim.AdamW.step
+
+    def record(self: Any, closure: Any = None) -> Any:
+        with torch.enable_grad():
+            loss = closure()
+        gradients = [p.grad for p in self.param_groups[0]["params"]]
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm().item()
+        seen.append((self.param_groups[0]["lr"], norm))
+        step(self, lambda: loss)
+        return loss
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", record)
+    return seen
+
+
+def test_large_gradients_are_clipped(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--clip scales a larger gradient down to its norm; without it gradients are larger."""
+    seen = record_steps(monkeypatch)
+    train("--clip", "0.01")
+    assert len(seen) == 10 and max(norm for _, norm in seen) <= 0.0101
+    seen.clear()
+    train("--resume", "never")
+    assert max(norm for _, norm in seen) > 0.02
+
+
+def test_learning_rate_rises_and_falls(
+    train: Any,
+    mnist: ModuleType,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rate rises in a line for --warmup epochs to its peak, then falls along a cosine to 0; 0 epochs: no rise."""
+    seen = record_steps(monkeypatch)
+    train("--lr", "0.01", "--warmup", "1")  # 5 of 10 steps
+    rates = [rate for rate, _ in seen]
+    assert rates[:6] == pytest.approx([0.01 * (n + 1) / 6 for n in range(6)])
+    assert rates[5:] == pytest.approx([0.005 * (1 + math.cos(math.pi * n / 5)) for n in range(5)])
+    assert mnist.lr_factor(10, 5, 10) == 0
+    assert mnist.lr_factor(0, 0, 10) == 1
+
+
+@pytest.mark.parametrize(("scaling", "factor"), [("none", 1), ("sqrt", 2), ("linear", 4)])
+def test_learning_rate_scales_with_the_batch(
+    scaling: str, factor: float, train: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--lr is for one rank's batch; a step over four times as many images has its peak scaled as asked for."""
+    seen = record_steps(monkeypatch)
+    train("--batch-size", "2", "--accumulate", "4", "--lr", "0.001", "--warmup", "0", "--lr-scaling", scaling)
+    assert seen[0][0] == pytest.approx(0.001 * factor)
+
+
+def test_sync_batchnorm_adds_batch_norm(train: Any) -> None:
+    """--sync-batchnorm puts batch norm behind each convolution; one process alone trains with it on a CPU too."""
+    train("--sync-batchnorm")
+    assert {"net.1.running_mean", "net.4.running_mean"} <= weights().keys()
+
+
+def test_early_stopping_stops_once(train: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without better validation accuracy in --patience epochs training stops; started again it is still stopped."""
+    train("--epochs", "9", "--patience", "2", "--lr", "0")
+    out = capsys.readouterr().out
+    assert [line.split(":")[0] for line in out.splitlines() if line.startswith("epoch")] == [
+        "epoch 1",
+        "epoch 2",
+        "epoch 3",
+    ]
+    assert "stopped early, after epoch 3: val accuracy rises no more" in out
+    train("--epochs", "9", "--patience", "2", "--lr", "0")
+    again = capsys.readouterr().out
+    assert "resumed from out/mnist.ckpt: epoch 4, step 15" in again
+    assert "\nepoch" not in again
+    train("--epochs", "9", "--patience", "4", "--lr", "0")  # two more epochs of patience
+    assert len(re.findall(r"^epoch \d", capsys.readouterr().out, re.M)) == 2
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile wants g++")
+def test_compiled_network_learns_the_same(train: Any) -> None:
+    """--compile trains by torch.compile, to the same weights but for rounding, and its checkpoint needs no compiler."""
+    train()
+    plain = weights()
+    train("--compile", "--resume", "never")
+    torch.testing.assert_close(weights(), plain, rtol=1e-2, atol=1e-4)
+    train("--epochs", "3")
+
+
+def test_seed_decides_all(train: Any) -> None:
+    """The same --seed twice gives the same weights bit for bit, also with dropout; another seed gives others."""
+    found = []
+    for seed in ("1", "1", "2"):
+        train("--seed", seed, "--deterministic", "--resume", "never", "--model", "cnn-large", "--epochs", "1")
+        found.append(weights())
+    assert torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    assert_equal(found[0], found[1])
+    with pytest.raises(AssertionError):
+        assert_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(("model", "parameters"), [("cnn", 207_178), ("cnn-large", 1_199_882), ("perceptron", 101_770)])
+def test_models_have_their_size(model: str, parameters: int, mnist: ModuleType) -> None:  # noqa: F811
+    """Each --model takes images of 28 x 28 and gives ten scores, with as many parameters as the docs say."""
+    network = mnist.make_network(model)
+    assert network(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+
+
+def test_checkpoint_of_another_model_is_refused(train: Any) -> None:
+    """A checkpoint of another network is refused by the names of the two, and stays as it is."""
+    train("--model", "perceptron")
+    before = Path("out/mnist.ckpt").read_bytes()
+    with pytest.raises(SystemExit, match=r"out/mnist.ckpt: was trained with --model perceptron, not cnn; move it away"):
+        train()
+    assert Path("out/mnist.ckpt").read_bytes() == before
+
+
+def test_best_and_last_are_kept(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+    """mnist-best.ckpt is of the first epoch with the highest validation accuracy, across attempts, and can go on."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    training.interrupted("0:training_step:50")
+    assert training.attempt("--epochs", "6").returncode == 0
+    logs = [table(training.folder / f"lightning_logs/version_{n}") for n in (0, 1)]
+    assert [row["epoch"] for log in logs for row in log] == list(range(6))  # no attempt has deleted another's
+    accuracies = [row["val accuracy"] for log in logs for row in log]
+    best = torch.load(training.folder / "mnist-best.ckpt", weights_only=True)
+    assert best["epoch"] == 1 + accuracies.index(max(accuracies))
+    again = training.attempt("--epochs", "6", "--resume", str(training.folder / "mnist-best.ckpt"))
+    assert again.returncode == 0, again.stderr
+    assert f"resumed from {training.folder / 'mnist-best.ckpt'}: " in again.stdout
+
+
+def test_kill_leaves_both_checkpoints_whole(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A kill -9 at any moment leaves a last and a best checkpoint that load, and a metrics.csv of all whole epochs."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    for attempt in range(3):
+        process = subprocess.Popen(
+            training.command("--epochs", "5000"),
+            env=clean_env(**training.variables),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        log = training.folder / f"lightning_logs/version_{attempt}"
+        deadline = time.monotonic() + 60
+        while not (log / "metrics.csv").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.3, 1))  # noqa: S311
+        process.kill()
+        process.wait()
+        saved = torch.load(training.checkpoint, weights_only=True)["epoch"]
+        assert torch.load(training.folder / "mnist-best.ckpt", weights_only=True)["epoch"] <= saved + 1
+        assert len(table(log)) >= 1
+
+
+def test_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+    """--save-every loses no more than so many steps when a rank dies without a word."""
+    training = Training(tmp_path / "run", digits, [sys.executable])
+    result = training.attempt("--save-every", "5", KILL="0:training_step:18")
+    assert result.returncode == -signal.SIGKILL, result.stderr
+    assert torch.load(training.checkpoint, weights_only=True)["global_step"] == 15
+    assert f"resumed from {training.checkpoint}: epoch 1, step 15" in training.attempt().stdout
+
+
+def test_torchrun_replaces_a_lost_worker(digits: Path, tmp_path: Path) -> None:  # noqa: F811
+    """Under an elastic torchrun a killed worker is replaced, and all go on from the last save."""
+    training = Training(tmp_path / "run", digits, [])
+    rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "1"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--max-restarts", "3", *rendezvous]
+    command = [*torchrun, "--nproc-per-node", "1", *training.command("--save-every", "5")]
+    environment = clean_env(**training.variables | {"STEP_SECONDS": "0.02"}, KILL="1:training_step:12")
+    agents = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [agent.communicate(timeout=120) for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    output = "".join(out for out, _ in outputs)
+    assert f"resumed from {training.checkpoint}: epoch 1, step 10" in output
+    assert output.count("test accuracy: ") == 1
+    steps = [int(line.split()[0]) for line in training.steps(0)]
+    # Those since the last save are trained twice, none is left out.
+    assert sorted(set(steps)) == list(range(57)) and len(steps) <= 57 + 5
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_metrics_are_exact(world_size: int, digits: Path, tmp_path: Path, mnist: ModuleType) -> None:  # noqa: F811
+    """Whatever the number of ranks, accuracy and loss are those of plain torch over each image once."""
+    out = tmp_path / "out"
+    # 55 validation and 60 test images: in batches of 7 some rank has a batch less, and 3 and 4 do not divide 55.
+    options = ["--devices", str(world_size), "--epochs", "1", "--batch-size", "7", "--data-dir", str(digits)]
+    result = run([sys.executable, str(SCRIPT), *options, "--output-dir", str(out)], tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = json.loads((out / "metrics.json").read_text())
+    assert found["world_size"] == world_size
+    logged = table(out / "lightning_logs/version_0")[-1]
+
+    network = mnist.make_network("cnn")
+    network.load_state_dict({k.removeprefix("net."): v for k, v in weights(str(out / "mnist.ckpt")).items()})
+    (images, labels), test = mnist.read_mnist(digits)
+    train = images[len(images) // 12 :].float()
+    for accuracy, loss, (x, y) in (
+        (found["accuracy"], found["loss"], test),
+        (logged["val accuracy"], logged["val loss"], (images[:55], labels[:55])),
+    ):
+        with torch.no_grad():
+            scores = network((x[:, None].float() - train.mean()) / train.std())
+        correct = int((scores.argmax(1) == y).sum())
+        assert round(accuracy * len(y), 4) == correct
+        assert loss == pytest.approx(torch.nn.functional.cross_entropy(scores, y.long()).item(), rel=1e-4)
+
+
+def test_results_are_written(train: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """metrics.csv has a line an epoch, metrics.json the end; nothing else but the checkpoints is left."""
+    found = train("--epochs", "3")
+    assert files(Path("out")) == [
+        "lightning_logs/version_0/metrics.csv",
+        "metrics.json",
+        "mnist-best.ckpt",
+        "mnist.ckpt",
+    ]
+    rows = table(Path("out/lightning_logs/version_0"))
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    names = ("loss", "val loss", "val accuracy", "samples per second", "seconds to first step")
+    assert all(row[name] >= 0 for row in rows for name in names)
+    assert found.keys() == {
+        "accuracy",
+        "loss",
+        "val_accuracy",
+        "samples_per_second",
+        "world_size",
+        "seconds_to_first_step",
+    }
+    assert found["world_size"] == 1 and 0 <= found["accuracy"] <= 1 and found["samples_per_second"] > 0
+    assert f"test accuracy: {100 * found['accuracy']:.2f} %" in capsys.readouterr().out
+
+
+def test_no_run_deletes_another_ones_metrics(train: Any, mnist: ModuleType, tmp_path: Path) -> None:  # noqa: F811
+    """Two runs into one folder, at one moment too, have each their own metrics.csv."""
+    train()
+    first = Path("out/lightning_logs/version_0/metrics.csv").read_bytes()
+    train("--resume", "never")
+    assert Path("out/lightning_logs/version_0/metrics.csv").read_bytes() == first
+    assert Path("out/lightning_logs/version_1/metrics.csv").exists()
+    taken = [mnist.make_loggers(tmp_path / "new", first_rank=True)[0].log_dir for _ in range(3)]
+    assert len(set(taken)) == 3
+
+
+def test_tensorboard_is_written_where_it_is_installed(train: Any) -> None:
+    """Where TensorBoard is installed its events lie beside metrics.csv."""
+    pytest.importorskip("torch.utils.tensorboard")
+    train()
+    assert any("tfevents" in name for name in files(Path("out/lightning_logs/version_0")))
+
+
+def test_curves_are_drawn_over_all_attempts(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--plot leaves a picture of the loss and one of the accuracy, of the epochs of earlier attempts too."""
+    pytest.importorskip("matplotlib")
+    drawn = []
+    report = sys.modules["report"]
+    draw = report.draw_curves
+    monkeypatch.setattr(
+        report, "draw_curves", lambda history, folder: drawn.append(len(history)) or draw(history, folder)
+    )
+    train("--plot")
+    train("--plot", "--epochs", "3")
+    assert drawn == [2, 3]
+    for name in ("loss.png", "accuracy.png"):
+        assert Path("out", name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_ranks_are_shown_once(tmp_path: Path, tiny: str) -> None:  # noqa: F811
+    """The start shows who takes part: each rank's node, host and device, the master, backend and environment class."""
+    port = free_port()
+    options = ["--epochs", "1", "--data-dir", tiny]
+    result = run([*TORCHRUN, "--master-port", port, str(SCRIPT), *options], tmp_path)
+    assert result.returncode == 0, result.stderr
+    shown = result.stderr[result.stderr.index("world size 2") :].splitlines()[:4]
+    assert shown[0] == (
+        f"world size 2, nodes 1, precision 32-true, master 127.0.0.1:{port}, DDPStrategy, gloo, LightningEnvironment"
+    )
+    host = socket.gethostname()
+    assert [line.split() for line in shown[1:]] == [
+        ["rank", "node", "local", "rank", "host", "device"],
+        ["0", "0", "0", host, "cpu"],
+        ["1", "0", "1", host, "cpu"],
+    ]
+    assert result.stderr.count("local rank") == 1
+
+
+def by_hand(*options: list[str], tmp_path: Path, **variables: str) -> list[subprocess.CompletedProcess[str]]:
+    """Start a process for each list of options, each on a node of its own."""
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), *options[node]],
+            cwd=tmp_path,
+            env=clean_env(**world | variables, NODE_RANK=str(node)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for node in range(len(options))
+    ]
+    outputs = [process.communicate(timeout=60) for process in started]
+    return [subprocess.CompletedProcess([], p.returncode, *out) for p, out in zip(started, outputs, strict=True)]
+
+
+def test_ranks_with_other_terms_end_at_once(tmp_path: Path, tiny: str) -> None:  # noqa: F811
+    """Nodes that were started with other options would wait for each other; both end with the reason instead."""
+    options = ["--data-dir", tiny, "--batch-size", "8", "--epochs"]
+    for result in by_hand([*options, "1"], [*options, "2"], tmp_path=tmp_path):
+        assert result.returncode == 1
+        assert re.search(
+            r'^mnist.py: rank 1 on \S+ trains with .*"epochs": 2.*, rank 0 with .*"epochs": 1', result.stderr, re.M
+        )
+        assert "test accuracy" not in result.stdout
+
+
+def test_rank_that_never_comes_is_told(tmp_path: Path, tiny: str) -> None:  # noqa: F811
+    """When a promised rank does not come, the others end after --timeout with how many have come."""
+    (alone,) = by_hand(["--data-dir", tiny, "--timeout", "3"], tmp_path=tmp_path)
+    assert alone.returncode == 1
+    assert (
+        "mnist.py: not all 2 ranks came together within 3 s: " in alone.stderr and "1/2 clients joined" in alone.stderr
+    )
+    assert "Traceback" not in alone.stderr
+
+
+def test_launcher_and_lightning_must_agree(mnist: ModuleType) -> None:  # noqa: F811
+    """Where Lightning finds another place than the launcher promised, all ranks end with the difference."""
+    layout = sys.modules["layout"]
+    place = layout.Place(1, 0, 1, "node1", "cpu", None, "{}", "the launcher promised RANK 1, Lightning found 0")
+    assert layout.find_problem([place], "32") == "rank 1 on node1: the launcher promised RANK 1, Lightning found 0"
+    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
+    two = layout.Layout(2, 1, layout.LightningEnvironment())
+    four = layout.Layout(2, 2, layout.LightningEnvironment())
+    assert layout.mismatch(trainer, two) == ""
+    assert (
+        layout.mismatch(trainer, four)
+        == "the launcher promised WORLD_SIZE 4, Lightning found 2; nodes 2, Lightning found 1"
+    )
+
+
+def test_bad_data_is_told_once(tmp_path: Path) -> None:
+    """What is wrong for all ranks is told by rank 0 alone, and no rank hangs."""
+    result = run([*TORCHRUN, "--master-port", free_port(), str(SCRIPT), "--data-dir", "typo"], tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.count("mnist.py: typo: no such folder") == 1
+
+
+def test_data_that_one_node_lacks_is_told_by_it(tmp_path: Path) -> None:
+    """A rank whose node alone lacks the data says so itself, since rank 0 has nothing to tell."""
+    write_idx(tmp_path / "data")
+    here = ["--data-dir", "data", "--timeout", "30", "--epochs", "1"]
+    first, second = by_hand(here, ["--data-dir", "typo"], tmp_path=tmp_path)
+    assert second.returncode == 1 and "mnist.py: typo: no such folder" in second.stderr
+    assert first.returncode == 1 and "1/2 clients joined" in first.stderr
