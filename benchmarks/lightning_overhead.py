@@ -4,8 +4,8 @@ The bundled workload trains by its own main(), and after the steps of each of it
 an epoch in a plain torch DDP loop: same network, images, batches, optimizer, steps. `ratio` is the median over
 the epochs after the first of Lightning's time to the plain loop's just after, which neighbours on the machine disturb
 less than the times; `from` and `to` are its quartiles. `cores` is that ratio in processor time of rank 0: neighbours
-hardly change it, and waiting for other ranks does not count. --parts tries in turns also what this workload avoids, and what
-it would gain if Lightning let it.
+hardly change it, and waiting for other ranks does not count. --parts tries in turns also what this workload avoids, and
+what it would gain if Lightning let it.
 """
 
 from __future__ import annotations

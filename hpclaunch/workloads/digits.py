@@ -109,13 +109,13 @@ def draw_digits(count: int, seed: int) -> Digits:
     rng = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % 10
     variants = torch.arange(count) // 10
-    images = torch.empty(count, 28, 28)
+    images = torch.empty(count, 28, 28, dtype=torch.uint8)
     for digit, glyphs in enumerate(GLYPHS):
         for variant, glyph in enumerate(glyphs):
             chosen = (labels == digit) & (variants % len(glyphs) == variant)
-            images[chosen] = draw_glyph(glyph, int(chosen.sum()), rng)
+            images[chosen] = draw_glyph(glyph, int(chosen.sum()), rng).mul_(255).to(torch.uint8)
     order = torch.randperm(count, generator=rng)
-    return (images[order] * 255).to(torch.uint8), labels[order].to(torch.uint8)
+    return images[order], labels[order].to(torch.uint8)
 
 
 def draw_glyph(glyph: str, count: int, rng: torch.Generator) -> Tensor:
