@@ -556,7 +556,7 @@ def fit(trainer: pl.Trainer, model: DigitsModel, data: DigitsData, resumed: Path
         trainer.fit(model, data, ckpt_path=resumed)
     except ProcessExitedException as error:  # a rank of ddp_spawn has left: what it has told is all there is to tell
         sys.exit(error.exit_code)
-    except torch.distributed.DistStoreError as error:
+    except (torch.distributed.DistStoreError, torch.distributed.DistNetworkError) as error:
         reason = str(error).splitlines()[0]
         sys.exit(f"mnist.py: not all {trainer.world_size} ranks came together within {timeout} s: {reason}")
 
