@@ -33,8 +33,9 @@ def in_turns(arm: str, model: str, epochs: int, world_size: int, options: tuple[
     """Return of each epoch but the first milliseconds a step, Lightning's and the plain loop's, and those of a core."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "seconds.json"
-        words = [str(Path(__file__).with_name("overhead_rank.py")), "--model", model, "--epochs", str(epochs), *options]
-        run_ranks(words, world_size, ARM=arm, OUT=str(out), WORKLOADS=str(MNIST.parent))
+        script = str(Path(__file__).with_name("overhead_rank.py"))
+        words = ["--model", model, "--epochs", str(epochs), "--strategy", "ddp", *options]  # also where there is one
+        run_ranks([script, *words], world_size, ARM=arm, OUT=str(out), WORKLOADS=str(MNIST.parent))
         found = json.loads(out.read_text())
     pairs = zip(found["lightning"], found["plain"], strict=True)
     return [tuple(1e3 * seconds / found["steps"] for seconds in (*ours, *plain)) for ours, plain in pairs][1:]
@@ -56,7 +57,7 @@ def main(
     gpus = torch.cuda.device_count()
     world_size = processes or gpus or 2
     goals = GOALS["gpu" if gpus >= world_size else "cpu"]
-    print(f"{world_size} processes on {machine()}")
+    print(f"processes: {world_size}, on {machine()}")
     print(f"{'ms a step':52}{'Lightning':>10}{'plain':>8}{'more':>7}{'ratio':>7}{'from':>6}{'to':>6}{'cores':>7}")
     reached = {}
     for model in models:

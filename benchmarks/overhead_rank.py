@@ -38,9 +38,6 @@ class InTurns(pl.Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.device = pl_module.device
-        if not dist.is_initialized():  # one process; DDP wants a group all the same
-            backend = "nccl" if self.device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         device_ids = [self.device.index] if self.device.type == "cuda" else None
         self.model = nn.parallel.DistributedDataParallel(self.net.to(self.device), device_ids=device_ids)
         settings = trainer.optimizers[0].param_groups[0]
