@@ -57,7 +57,7 @@ def main(
     gpus = torch.cuda.device_count()
     world_size = processes or gpus or 2
     goals = GOALS["gpu" if gpus >= world_size else "cpu"]
-    print(f"processes: {world_size}, on {machine()}")
+    print(f"{world_size} process{'es' if world_size > 1 else ''} on {machine()}")
     print(f"{'ms a step':52}{'Lightning':>10}{'plain':>8}{'more':>7}{'ratio':>7}{'from':>6}{'to':>6}{'cores':>7}")
     reached = {}
     for model in models:
