@@ -1,7 +1,7 @@
 """python benchmarks/data.py [--rounds 5]: images per second that the way to the data gives, with no network behind it.
 
 In turns, epochs of the bundled workload's batches and of the usual way: a Dataset that makes each image a tensor and
-normalises it when it is asked for, as torchvision's MNIST with ToTensor and Normalize does, in a DataLoader. That way is
+normalises it when it is asked for, as torchvision's MNIST with ToTensor and Normalize does, in a DataLoader. That is
 written out here in torch, without PIL and torchvision's checks: they would make it slower still.
 """
 
@@ -38,15 +38,13 @@ class PerImage(Dataset[tuple[Tensor, int]]):
         return image.sub_(mean).div_(std), int(self.labels[index])  # Normalize
 
 
-def epoch(batches: Iterable[Any], sampler: DistributedSampler[Any], number: int, device: torch.device) -> tuple[float, float]:
+def epoch(batches: Iterable[Any], device: torch.device) -> tuple[float, float]:
     """Return how many seconds an epoch takes, and a sum over it that shows that all ways have the same images."""
-    sampler.set_epoch(number)
     total = torch.zeros((), dtype=torch.float64, device=device)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    began, position = time.perf_counter(), 0
-    for images, labels in batches:
-        position += 1
+    began = time.perf_counter()
+    for position, (images, labels) in enumerate(batches):
         total += images.to(device)[:, :, 9, 9].sum() * position + labels.to(device).sum() * position
     checksum = total.item()  # waits for a GPU
     return time.perf_counter() - began, checksum
@@ -77,8 +75,9 @@ def main(rounds: int, images: int, batch_size: int) -> None:
     rates: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds):
         sums = {}
+        sampler.set_epoch(number)
         for way, batches in ways.items():
-            seconds, sums[way] = epoch(batches, sampler, number, device)
+            seconds, sums[way] = epoch(batches, device)
             rates[way].append(images / seconds)
         if max(sums.values()) - min(sums.values()) > 1e-6 * abs(sums[OURS]):
             raise click.ClickException(f"the ways have not the same images: {sums}")

@@ -1,4 +1,4 @@
-"""What the benchmarks of the bundled workload share: processes that see the launch contract, and a word on the machine."""
+"""What the benchmarks of the bundled workload share: processes with the launch contract, the machine's name."""
 
 from __future__ import annotations
 

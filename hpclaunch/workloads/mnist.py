@@ -71,8 +71,8 @@ class DigitsData(pl.LightningDataModule):
         super().__init__()
         self.batch_size, self.seed = batch_size, seed
         train, test = read_mnist(data_dir) if data_dir else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
-        std, mean = torch.std_mean(train[0].float())
-        self.mean, self.std = mean.item(), std.item()
+        pixels = train[0].float()
+        self.mean, self.std = pixels.mean().item(), pixels.std().item()
         held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
         self.train_set = TensorDataset(train[0][held_out:], train[1][held_out:])
         self.val_set = TensorDataset(train[0][:held_out], train[1][:held_out])
