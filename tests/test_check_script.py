@@ -269,9 +269,41 @@ def entries(body: str) -> tuple[list[str], dict[str, str], list[str]]:
         ("conda activate a\nsrun python x.py", ["conda activate a"], {}, ["python", "x.py"]),
         ("D=out\nmkdir $D\nsrun python x.py", ["D=out", "mkdir $D"], {}, ["python", "x.py"]),
         ("CMD='python x.py --a 1'\nsrun $CMD --b", [], {}, ["python", "x.py", "--a", "1", "--b"]),
+        ("srun python x.py $1 `date` \"$RANDOM\" '$1'",
+         ["export ARGUMENT_1=$1", "export ARGUMENT_2=`date`", "export ARGUMENT_3=$RANDOM"], {},
+         ["bash", "-c", "exec python x.py ${ARGUMENT_1} ${ARGUMENT_2} \"${ARGUMENT_3}\" '$1'"]),
+        ("[ -e y ] && A=1\nsrun python x.py $A", ["[ -e y ] && A=1", "export A"], {},
+         ["bash", "-c", "exec python x.py $A"]),
+        ("X=(--a 'b c')\nsrun python x.py \"${X[@]}\"", [], {}, ["python", "x.py", "--a", "b c"]),
+        ("X=(1 2)\nsrun python x.py ${X[$I]}", ["X=(1 2)", "export ARGUMENT_1=${X[$I]}"], {},
+         ["bash", "-c", "exec python x.py ${ARGUMENT_1}"]),
+        ("A='--nproc_per_node=1 --nnodes=1'\nsrun torchrun $A x.py", [], {}, ["python", "x.py"]),
+        ("A=(\n  --nnodes 1 # one\n)\nsrun torchrun \"${A[@]}\" -m m --b", [], {}, ["python", "-m", "m", "--b"]),
         ("srun python x.py ~/data", [], {}, ["bash", "-c", "exec python x.py ~/data"]),
     ],
 )  # fmt: skip
 def test_a_body_becomes_a_request(body, setup, env, command):
     """Settings, conditions, folders and variables keep their meaning; what the shell expands is still expanded."""
     assert entries(body + "\n") == (setup, env, command)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("srun torchrun $ARGS train.py", "what torchrun is given in $ARGS is not known"),
+        ("python - <<E\nprint(1)\nE", "ranks have no stdin"),
+        ("for lr in 1 2; do srun python x.py $lr; done", "inside of a `for`"),
+        ("main() {\n  srun python x.py\n}\nmain", "inside of a function"),
+        ("if true; then srun python x.py; fi", "inside of an `if`"),
+        ('[ -e x ] && X=(1)\nsrun python x.py "${Y[@]}"', "an array that is not known here"),
+        ("srun accelerate launch --config_file x.yaml x.py", "--config_file has no counterpart"),
+        ("echo hello", "no command was found"),
+        ('srun python x.py "$@"', "the script's own arguments"),
+        ("IFS=,\nsrun python x.py", "the variable IFS is the job script's own"),
+    ],
+)
+def test_what_cannot_be_rewritten_says_why(body, why):
+    """Where the meaning of a script would change there is no new one, and the reason is told with its line."""
+    text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
+    problems = rewrite(examine(text, site.load("jean-zay")), {}).problems
+    assert any(why in message for _, message in problems), problems
