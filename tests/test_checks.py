@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+import hpclaunch
 from hpclaunch import site
 from hpclaunch.checks import CHECKS, Finding
+from hpclaunch.errors import RequestError
 from hpclaunch.plan import consider
 from hpclaunch.request import make_request
 
@@ -218,6 +220,7 @@ CASES = [
     ("signal", J, WARNS, directive("--signal=B:USR1@60"), "no rank hears it", directive("--signal=USR1@60")),
     ("log-folder", J, REFUSES, directive("--output=logs/%j/out"), "before the job", directive("--output=%x_%j.out")),
     ("log-folder", G, WARNS, directive("-o logs/out"), "mkdir -p logs", directive("-o out")),
+    ("log-folder", G, WARNS, directive("-o logs/"), "mkdir -p logs", directive("-o /dev/null")),
     ("directives", G, REFUSES, directive("-V"), "use --env NAME=VALUE", directive("-v NAME=1")),
     ("directives", G, REFUSES, directive("-v A=1,2"), "splits it at each comma", directive("-v A=1,B=2")),
     ("directives", G, REFUSES, directive("-l foo=1,"), "half a list", directive("-l foo=1")),
@@ -261,3 +264,26 @@ def test_a_profile_of_ones_own_is_checked_alike(cli, check, name, refuses, asked
     mine = {"account": ACCOUNTS[name]} | asked
     theirs = [(finding.check, finding.refuses, finding.source) for finding in found(name, **mine)]
     assert [(finding.check, finding.refuses, finding.source) for finding in found("mine", **mine)] == theirs
+
+
+def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
+    """A limit that a person writes into a profile counts, and the message names that very line."""
+    (work / "mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\nhome_gb: null\npartitions:\n  gpuvolta:\n    max_cores: 48\n"
+        "    unconfirmed: [mem_gb_per_node]\n  small:\n    cores_per_node: 8\n"
+        "    walltime: [{max_walltime: '00:30:00'}]\n"
+    )
+    (size,) = [finding for finding in found("./mine.yaml", nodes=2) if finding.check == "size"]
+    assert (size.source, size.refuses) == ("mine.yaml:6", True)
+    (memory,) = [finding for finding in found("./mine.yaml", mem_gb=383) if finding.check == "memory"]
+    assert memory.refuses is False
+    (time,) = found("./mine.yaml", partition="small", walltime="31m")
+    assert (time.check, time.source) == ("walltime", "mine.yaml:10")
+    assert found("./mine.yaml", partition="small", walltime="30m", venv="~/x") == []
+
+
+def test_functions_are_checked_as_arrays():
+    """`map_array` of more functions than a QoS takes is refused before anything is submitted."""
+    executor = hpclaunch.executor("jean-zay", account="abc@v100", qos="qos_gpu-dev")
+    with pytest.raises(RequestError, match="11 jobs at once, qos_gpu-dev allows a person 10"):
+        executor.map_array(len, [[]] * 11)

@@ -252,10 +252,16 @@ def test_walltime_is_understood(text, seconds):
 @pytest.mark.parametrize(
     "text", ["", "48:00", "1:60:00", "2 days", "1.5h", "-1:00:00", "00:00:00", "h", "1::2", "\u0661h"]
 )
-def test_ambiguous_walltime_is_refused(text):
+def test_what_is_no_walltime_is_refused(text):
     """What could mean two things means none."""
     with pytest.raises(ValueError, match="is no walltime"):
         walltime.parse(text)
+
+
+def test_an_ambiguous_walltime_is_told_both_ways():
+    """Minutes to the scheduler, hours to who typed it: `48:00` is refused with how to write either."""
+    assert "it could be hours or minutes: write 48:00:00 or 00:48:00" in refusals("gadi", walltime="48:00")
+    assert "write 04:30:00 or 00:04:30" in refusals("gadi", walltime="4:30")
 
 
 def test_provenance_makes_the_same_request(cli):

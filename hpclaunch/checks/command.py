@@ -73,7 +73,7 @@ def trainer(plan: Plan) -> Iterator[Found]:
     own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.nodes}}
     for name, value in options(plan.request.command):
         key = name.rpartition(".")[2].replace("-", "_").lower()
-        if key in own and value.isdecimal() and int(value) not in own[key]:
+        if key in own and re.fullmatch(r"\d{1,9}", value) and int(value) not in own[key]:
             job = max(own[key])
             yield Found(f"--{name} {value} in the command, the job has {job}; use --{name} {job}, or leave it out")
 

@@ -93,7 +93,7 @@ def log_folder(plan: Plan) -> Iterator[Found]:
             found = re.match(r"(?:--output|--error|-o|-e)[\s=]\s*(.+)", line)
         else:
             found = re.match(r"-[oe]\s+(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
-        folder = PurePath(found[1]).parent if found else PurePath()
+        folder = PurePath(f"{found[1]}x").parent if found else PurePath()  # logs/ is a folder too
         if "%" in str(folder) and plan.site.scheduler == "slurm":
             yield Found(
                 f"{line!r}: no folder of the job's own number can be there before the job; put %j into the file's name"
@@ -131,7 +131,7 @@ def _array_size(text: str) -> int:
     """Count the jobs of 0-15:4%2 or 1,3,5-7."""
     count = 0
     for part in text.partition("%")[0].split(","):
-        if numbers := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+        if numbers := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part):
             first, last, step = (int(n) if n else None for n in numbers.groups())
             count += ((last if last is not None else first or 0) - (first or 0)) // (step or 1) + 1
     return count

@@ -28,8 +28,11 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
     The options are those of the command line, by their names with underscores. Raises HpclaunchError where the site
     would refuse them.
     """
+    from hpclaunch.links import followed
     from hpclaunch.plan import make_plan
     from hpclaunch.request import make_request
     from hpclaunch.site import load
 
-    return script_executor(make_plan(load(site), make_request({"site": site, "launcher": "tasks", **options})))
+    profile = load(site)
+    request = make_request({"site": site, "launcher": "tasks", **options})
+    return script_executor(make_plan(profile, followed(profile.site, request)))

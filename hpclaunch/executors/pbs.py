@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GENERIC_SITE = "pbs"
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-_NOT_OURS = ("command", "workload", "launcher")  # the command is submitit's worker, one in each rank
+_NOT_OURS = ("command", "workload", "launcher", "links")  # the command is submitit's worker, one in each rank
 
 
 class PbsJob(ScriptJob):
@@ -123,9 +123,11 @@ class PbsExecutor(ScriptExecutor):
 
 def _plan(options: dict[str, Any]) -> Plan:
     """Return the plan of these options. Raises HpclaunchError where the site would refuse them."""
+    from hpclaunch.links import followed
     from hpclaunch.plan import make_plan
     from hpclaunch.request import make_request
     from hpclaunch.site import load
 
     site = options.get("site") or GENERIC_SITE
-    return make_plan(load(site), make_request({"launcher": "tasks", **options, "site": site}))
+    profile = load(site)
+    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options, "site": site})))

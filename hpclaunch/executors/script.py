@@ -217,6 +217,12 @@ class ScriptExecutor(core.PicklingExecutor):
                 f"{count} jobs at once: the profile of {self.plan.name} says that it takes no job arrays "
                 "(`arrays: false`); call submit() for each, outside of batch()"
             )
+        qos = self.plan.qos
+        if qos and qos.max_jobs and count > qos.max_jobs and "arrays" not in self.plan.request.force:
+            raise RequestError(
+                f"arrays: {count} jobs at once, {qos.name} allows a person {qos.max_jobs}, waiting ones included; "
+                "submit fewer, or use another qos"
+            )
         root = utils.JobPaths.get_first_id_independent_folder(self.folder)
         root.mkdir(parents=True, exist_ok=True)
         pickles = []
