@@ -85,6 +85,7 @@ def test_fix_prints_the_script_anew(cli, old):
         "command=(python train.py --lr 0.1)",
     ):
         assert f"\n{line}\n" in new
+    assert "old.sh:5: mended: ntasks:" in result.stderr
     assert "old.sh:13: not carried over: where the output goes" in result.stderr
     assert subprocess.run(["bash", "-n"], input=new, text=True, check=False).returncode == 0
 
@@ -139,6 +140,15 @@ def test_what_is_no_script_gets_one_message(cli, work, data, message):
     assert (result.exit_code, result.stdout) == (1, "")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_strange_name_is_told(cli, work):
+    """A file whose name is no text is checked like another."""
+    path = work / "x\udcff.sh"
+    path.write_text("#!/bin/bash\n#PBS -q normal\n")
+    result = cli("check", "--script", str(path), "--site", "gadi")
+    assert result.exit_code == 1
+    assert "x\ufffd.sh:2: error: no-walltime" in result.stdout
 
 
 def test_a_folder_is_no_script(cli, work):
