@@ -317,3 +317,22 @@ def test_what_cannot_be_rewritten_says_why(body, why):
     text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
     problems = rewrite(examine(text, site.load("jean-zay")), {}).problems
     assert any(why in message for _, message in problems), problems
+
+
+def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
+    """A profile that extends Gadi's finds what Gadi's does, in its own file; what it does not confirm only warns."""
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\npartitions:\n  gpuvolta:\n    cpus_per_gpu: 6\n    unconfirmed: [cpus_per_gpu]\n"
+    )
+    (work / "x.sh").write_text(
+        "#!/bin/bash\n#PBS -P ab12\n#PBS -q gpuvolta\n#PBS -l ncpus=12,ngpus=1,mem=9GB,jobfs=9GB,walltime=1:00:00\n"
+        "idle /g/data/xy12/x\n"
+    )
+    result = cli("check", "--script", "x.sh", "--site", "mine")
+    assert "x.sh:4: warning: totals: ncpus=12 with ngpus=1: each GPU comes with 6 cpus, write ncpus=6" in result.stdout
+    assert "mine.yaml:5]" in result.stdout.splitlines()[0]
+    assert "x.sh:5: error: storage: a path in gdata/xy12" in result.stdout
+    guessed = cli("check", "--script", "x.sh")
+    assert guessed.exit_code == 1
+    assert "Give --site; gadi or mine would fit" in guessed.stderr
