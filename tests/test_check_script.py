@@ -85,6 +85,7 @@ def test_fix_prints_the_script_anew(cli, old):
         "command=(python train.py --lr 0.1)",
     ):
         assert f"\n{line}\n" in new
+    assert "old.sh:5: mended: ntasks:" in result.stderr
     assert "old.sh:13: not carried over: where the output goes" in result.stderr
     assert subprocess.run(["bash", "-n"], input=new, text=True, check=False).returncode == 0
 
@@ -139,6 +140,15 @@ def test_what_is_no_script_gets_one_message(cli, work, data, message):
     assert (result.exit_code, result.stdout) == (1, "")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_strange_name_is_told(cli, work):
+    """A file whose name is no text is checked like another."""
+    path = work / "x\udcff.sh"
+    path.write_text("#!/bin/bash\n#PBS -q normal\n")
+    result = cli("check", "--script", str(path), "--site", "gadi")
+    assert result.exit_code == 1
+    assert "x\ufffd.sh:2: error: no-walltime" in result.stdout
 
 
 def test_a_folder_is_no_script(cli, work):
@@ -269,9 +279,60 @@ def entries(body: str) -> tuple[list[str], dict[str, str], list[str]]:
         ("conda activate a\nsrun python x.py", ["conda activate a"], {}, ["python", "x.py"]),
         ("D=out\nmkdir $D\nsrun python x.py", ["D=out", "mkdir $D"], {}, ["python", "x.py"]),
         ("CMD='python x.py --a 1'\nsrun $CMD --b", [], {}, ["python", "x.py", "--a", "1", "--b"]),
+        ("srun python x.py $1 `date` \"$RANDOM\" '$1'",
+         ["export ARGUMENT_1=$1", "export ARGUMENT_2=`date`", "export ARGUMENT_3=$RANDOM"], {},
+         ["bash", "-c", "exec python x.py ${ARGUMENT_1} ${ARGUMENT_2} \"${ARGUMENT_3}\" '$1'"]),
+        ("[ -e y ] && A=1\nsrun python x.py $A", ["[ -e y ] && A=1", "export A"], {},
+         ["bash", "-c", "exec python x.py $A"]),
+        ("X=(--a 'b c')\nsrun python x.py \"${X[@]}\"", [], {}, ["python", "x.py", "--a", "b c"]),
+        ("X=(1 2)\nsrun python x.py ${X[$I]}", ["X=(1 2)", "export ARGUMENT_1=${X[$I]}"], {},
+         ["bash", "-c", "exec python x.py ${ARGUMENT_1}"]),
+        ("A='--nproc_per_node=1 --nnodes=1'\nsrun torchrun $A x.py", [], {}, ["python", "x.py"]),
+        ("A=(\n  --nnodes 1 # one\n)\nsrun torchrun \"${A[@]}\" -m m --b", [], {}, ["python", "-m", "m", "--b"]),
         ("srun python x.py ~/data", [], {}, ["bash", "-c", "exec python x.py ~/data"]),
     ],
 )  # fmt: skip
 def test_a_body_becomes_a_request(body, setup, env, command):
     """Settings, conditions, folders and variables keep their meaning; what the shell expands is still expanded."""
     assert entries(body + "\n") == (setup, env, command)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("srun torchrun $ARGS train.py", "what torchrun is given in $ARGS is not known"),
+        ("python - <<E\nprint(1)\nE", "ranks have no stdin"),
+        ("for lr in 1 2; do srun python x.py $lr; done", "inside of a `for`"),
+        ("main() {\n  srun python x.py\n}\nmain", "inside of a function"),
+        ("if true; then srun python x.py; fi", "inside of an `if`"),
+        ('[ -e x ] && X=(1)\nsrun python x.py "${Y[@]}"', "an array that is not known here"),
+        ("srun accelerate launch --config_file x.yaml x.py", "--config_file has no counterpart"),
+        ("echo hello", "no command was found"),
+        ('srun python x.py "$@"', "the script's own arguments"),
+        ("IFS=,\nsrun python x.py", "the variable IFS is the job script's own"),
+    ],
+)
+def test_what_cannot_be_rewritten_says_why(body, why):
+    """Where the meaning of a script would change there is no new one, and the reason is told with its line."""
+    text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
+    problems = rewrite(examine(text, site.load("jean-zay")), {}).problems
+    assert any(why in message for _, message in problems), problems
+
+
+def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
+    """A profile that extends Gadi's finds what Gadi's does, in its own file; what it does not confirm only warns."""
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\npartitions:\n  gpuvolta:\n    cpus_per_gpu: 6\n    unconfirmed: [cpus_per_gpu]\n"
+    )
+    (work / "x.sh").write_text(
+        "#!/bin/bash\n#PBS -P ab12\n#PBS -q gpuvolta\n#PBS -l ncpus=12,ngpus=1,mem=9GB,jobfs=9GB,walltime=1:00:00\n"
+        "idle /g/data/xy12/x\n"
+    )
+    result = cli("check", "--script", "x.sh", "--site", "mine")
+    assert "x.sh:4: warning: totals: ncpus=12 with ngpus=1: each GPU comes with 6 cpus, write ncpus=6" in result.stdout
+    assert "mine.yaml:5]" in result.stdout.splitlines()[0]
+    assert "x.sh:5: error: storage: a path in gdata/xy12" in result.stdout
+    guessed = cli("check", "--script", "x.sh")
+    assert guessed.exit_code == 1
+    assert "Give --site; gadi or mine would fit" in guessed.stderr

@@ -176,6 +176,7 @@ def test_a_good_script_for_jean_zay_is_left_alone(text):
 SILENT = [
     ("gadi", GADI.replace("python train.py", "cat >x.sh <<EOF\n#PBS -q normal\nEOF\npython train.py")),
     ("gadi", GADI.replace("walltime=10", "walltime=48")),  # just the limit
+    ("gadi", GADI.replace("#PBS -N", "#SBATCH --nodes=1\n#PBS -N")),  # for either scheduler
     ("gadi", GADI.replace("python train.py", "N=$(sort -u $PBS_NODEFILE | wc -l)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "NP=$(wc -l < $PBS_NODEFILE)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "cp /scratch/ab12/x . # the project's own")),

@@ -51,11 +51,12 @@ def check_script(
 
 def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None, script: str | None) -> None:
     for one in report.remarks:
-        click.echo(_line(path, one), err=result is not None)
+        click.echo(_line(path, one, result is not None), err=result is not None)
     errors = sum(one.refuses for one in report.remarks)
     warnings = len(report.remarks) - errors
     count = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-    click.echo(f"hpclaunch: {path} on {report.profile.name}: {count if report.remarks else 'nothing to say'}", err=True)
+    told = f"{click.format_filename(path)} on {report.profile.name}: {count if report.remarks else 'nothing to say'}"
+    click.echo(f"hpclaunch: {told}", err=True)
     if result is None:
         return
     for number, text in sorted(result.notes):
@@ -71,19 +72,21 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
         click.echo("hpclaunch: no new script: mend what is said above, or give the option that decides it", err=True)
 
 
-def _line(path: Path, one: Remark) -> str:
+def _line(path: Path, one: Remark, fix: bool) -> str:
+    kind = "mended" if fix and one.mended else "error" if one.refuses else "warning"
     source = f"  [{one.source}]" if one.source else ""
-    return f"{_where(path, one.line)} {'error' if one.refuses else 'warning'}: {one.check}: {one.message}{source}"
+    return f"{_where(path, one.line)} {kind}: {one.check}: {one.message}{source}"
 
 
 def _where(path: Path, line: int) -> str:
-    return f"{path}:{line}:" if line else f"{path}:"
+    name = click.format_filename(path)
+    return f"{name}:{line}:" if line else f"{name}:"
 
 
 def _json(path: Path, report: Report, result: Rewrite | None, script: str | None, refused: bool) -> str:
     import json
 
-    found = {"script": str(path), "site": report.profile.name, "refused": refused,
+    found = {"script": click.format_filename(path), "site": report.profile.name, "refused": refused,
              "findings": [msgspec.to_builtins(one) for one in report.remarks]}  # fmt: skip
     if result is not None:
         found["not_carried"] = [{"line": line, "message": text} for line, text in sorted(result.notes)]

@@ -16,9 +16,14 @@ PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
 _ALMOST = re.compile(r"\s*#\s*(PBS|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])", re.IGNORECASE)
 
 
-def scheduler_of(lines: list[str]) -> str | None:
-    """Return the scheduler whose directives a script begins with, or has anywhere; None where it has none."""
+def scheduler_of(lines: list[str], wanted: str | None = None) -> str | None:
+    """Return the scheduler whose directives a script begins with, or has anywhere; None where it has none.
+
+    One that has those of several is for the `wanted` one too.
+    """
     last = first_command(lines)
+    if wanted and any(line.startswith(PREFIX[wanted]) for line in lines[:last]):
+        return wanted
     for part in (lines[:last], lines):
         for line in part:
             for scheduler, prefix in PREFIX.items():
@@ -52,7 +57,7 @@ def _strays(lines: list[str], found: Directives, end: int, heredocs: set[int]) -
         if number > end and line.startswith(PREFIX[found.scheduler]):
             yield remark("late", number, f"ignored: it stands after the first command, line {end + 1}; move it up")
         elif (match := _ALMOST.match(line)) and not line.startswith(PREFIX[found.scheduler]):
-            if match[1].upper() == "PBS" and found.scheduler != "pbs":
+            if (match[1].upper() == "PBS") != (found.scheduler == "pbs"):
                 continue
             probe = Directives(found.scheduler, [], [], [])
             _read_line(probe, number, " " + line[match.end() :].rstrip("\r"))

@@ -79,7 +79,7 @@ def examine(
         report.remarks.append(remark("crlf", number, what, mended=True))
     if body.error:
         report.remarks.append(remark("shell", body.error.line, str(body.error)))
-    own = directives.scheduler_of(lines)
+    own = directives.scheduler_of(lines, scheduler)
     if own != scheduler:
         report.remarks.append(_foreign(lines, own, profile))
         if own:

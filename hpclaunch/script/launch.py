@@ -9,7 +9,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from hpclaunch.script import shell
-from hpclaunch.script.lexer import ShellError, plain
+from hpclaunch.script.lexer import plain
 from hpclaunch.script.shell import Command
 from hpclaunch.script.tables import (
     ACCELERATE_FLAGS,
@@ -24,6 +24,7 @@ from hpclaunch.script.tables import (
     TORCHRUN_FLAGS,
 )
 
+_SCRIPT = re.compile(r"\.py\b|/")
 _PASS = {"exec", "nohup", "command", "time"}
 
 
@@ -45,7 +46,8 @@ class Launch(Struct):
     env: list[str] = []
     before: list[Command] = []
     problem: str = ""
-    opened: set[str] = set()  # variables that hold parts of it
+    opened: set[str] = set()  # variables that held parts of it
+    variables: dict[str, str] = {}
 
     def layer(self, *kinds: str) -> Layer | None:
         """Return the first layer of one of these kinds."""
@@ -81,11 +83,11 @@ def is_python(word: str) -> bool:
 def unwrap(command: Command, variables: dict[str, str]) -> Launch | None:
     """Return what `command` starts, or None if that is nothing that a job would be for."""
     settings, words = command.split()
-    launch = Launch(command.line, words, [], list(settings), [], "", set())
+    launch = Launch(command.line, words, [], list(settings), [], "", set(), variables)
     seen = 0
     while launch.words and seen < 20:
         seen += 1
-        step = _step(launch, variables)
+        step = _step(launch)
         if step is None:
             break
         settings, launch.words = Command(0, step).split()
@@ -102,12 +104,12 @@ def _aside_python(words: list[str]) -> bool:
     return not rest or rest[0] in ("--version", "-V", "-V;") or rest[:2] in (["-m", "pip"], ["-m", "venv"])
 
 
-def _step(launch: Launch, variables: dict[str, str]) -> list[str] | None:
+def _step(launch: Launch) -> list[str] | None:
     """Return the words inside the outermost layer, which joins the launch's, or None where there is none."""
     head, rest = launch.program, launch.words[1:]
-    if found := re.fullmatch(r'"?\$\{?(\w+)\}?"?', launch.words[0]):
-        inner = _words_of(variables.get(found[1], ""), launch)
-        launch.opened |= {found[1]} if inner else set()
+    if launch.words[0].strip('"').startswith("$"):
+        inner = opened(launch, launch.words[0])
+        launch.opened |= {_named(launch.words[0])} if inner else set()
         return inner + rest if inner else None
     if head in _PASS:
         return [word for i, word in enumerate(rest) if not (i == 0 and word == "-p")]
@@ -118,20 +120,39 @@ def _step(launch: Launch, variables: dict[str, str]) -> list[str] | None:
     return _python(launch, rest) if is_python(launch.words[0]) else None
 
 
-def _words_of(text: str, launch: Launch) -> list[str]:
-    try:
-        body = shell.read(re.sub(r"\\\n", " ", text), launch.line)
-    except (ShellError, RecursionError):
+def opened(launch: Launch, word: str) -> list[str]:
+    """Return the words in $NAME or "${NAME[@]}", where the script sets it once; [] where that is not known.
+
+    Each is opened once, so that one that holds itself has an end.
+    """
+    found = re.fullmatch(r'"?\$(?:(\w+)|\{(\w+)(\[[@*]\])?\})"?', word)
+    name = found[1] or found[2] if found else ""
+    text = launch.variables.get(name, "")
+    array = text.startswith("(")
+    if not found or not text or array != bool(found[3]) or name in launch.opened:
         return []
-    commands = list(body.commands())
-    return commands[0].words if len(commands) == 1 and body.error is None else []
+    body = shell.read(text[1:-1] if array else re.sub(r"\\?\n", " ", text), launch.line)
+    words = [inner for command in body.commands() for inner in command.words]
+    if body.error or any(command.joint or command.redirects for command in body.commands()):
+        return []
+    return words
 
 
-def _options(layer: Layer, words: list[str], arity: Callable[[str], int]) -> list[str]:
+def _named(word: str) -> str:
+    return re.sub(r"\W", "", word)
+
+
+def _options(launch: Launch, layer: Layer, words: list[str], arity: Callable[[str], int]) -> list[str]:
     """Move the options at the beginning of `words` into `layer`, and return the rest."""
     at = 0
-    while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
+    while at < len(words) and len(words[at]) > 1:
         word, values = words[at], []
+        if (inner := opened(launch, word)) and inner[0].startswith("-"):
+            launch.opened.add(_named(word))
+            words = [*words[:at], *inner, *words[at + 1 :]]
+            continue
+        if not word.startswith("-"):
+            break
         at += 1
         if word == "--":
             break
@@ -161,7 +182,7 @@ def _srun(launch: Launch, rest: list[str]) -> list[str]:
             layer.options[name] = word[2:]
         return int(takes and len(word) == 2)
 
-    inner = _options(layer, rest, arity)
+    inner = _options(launch, layer, rest, arity)
     for letter, name in SLURM_SHORT.items():
         if layer.options.get(letter):
             layer.options.setdefault(name, layer.options[letter])
@@ -171,23 +192,27 @@ def _srun(launch: Launch, rest: list[str]) -> list[str]:
 def _mpirun(launch: Launch, rest: list[str]) -> list[str]:
     layer = Layer("mpirun", launch.line, {}, [])
     launch.layers.append(layer)
-    return _options(layer, rest, lambda word: 2 if word in MPI_TWO else int(word in MPI_ONE))
+    return _options(launch, layer, rest, lambda word: 2 if word in MPI_TWO else int(word in MPI_ONE))
 
 
 def _pbsdsh(launch: Launch, rest: list[str]) -> list[str]:
     layer = Layer("pbsdsh", launch.line, {}, [])
     launch.layers.append(layer)
-    return _options(layer, rest, lambda word: int(word in ("-n", "-c", "-h")))
+    return _options(launch, layer, rest, lambda word: int(word in ("-n", "-c", "-h")))
 
 
 def _torchrun(launch: Launch, rest: list[str]) -> list[str]:
     layer = Layer("torchrun", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") not in TORCHRUN_FLAGS))
-    return _program(layer, inner)
+    inner = _options(launch, layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") not in TORCHRUN_FLAGS))
+    return _program(launch, layer, inner)
 
 
-def _program(layer: Layer, inner: list[str]) -> list[str]:
+def _program(launch: Launch, layer: Layer, inner: list[str]) -> list[str]:
+    if inner and re.fullmatch(r'"?\$\W?\w+.*', inner[0]) and not _SCRIPT.search(inner[0]):
+        name = _named(inner[0])
+        if launch.variables.get(name, "-").startswith(("-", "(")):
+            launch.problem = f"what {layer.kind} is given in {inner[0]} is not known"
     if "m" in layer.options or "module" in layer.options:
         return ["python", "-m", *inner]
     if "no-python" in layer.options or not inner or is_python(inner[0]):
@@ -198,8 +223,8 @@ def _program(layer: Layer, inner: list[str]) -> list[str]:
 def _deepspeed(launch: Launch, rest: list[str]) -> list[str]:
     layer = Layer("deepspeed", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") in DEEPSPEED_VALUES))
-    return _program(layer, inner)
+    inner = _options(launch, layer, rest, lambda word: int(word.lstrip("-").replace("_", "-") in DEEPSPEED_VALUES))
+    return _program(launch, layer, inner)
 
 
 def _accelerate(launch: Launch, rest: list[str]) -> list[str] | None:
@@ -207,13 +232,15 @@ def _accelerate(launch: Launch, rest: list[str]) -> list[str] | None:
         return None
     layer = Layer("accelerate", launch.line, {}, [])
     launch.layers.append(layer)
-    inner = _options(layer, rest[1:], lambda word: int(word.lstrip("-").replace("_", "-") not in ACCELERATE_FLAGS))
+    inner = _options(
+        launch, layer, rest[1:], lambda word: int(word.lstrip("-").replace("_", "-") not in ACCELERATE_FLAGS)
+    )
     for name in ("config-file", "use-deepspeed", "use-fsdp", "deepspeed-config-file", "tpu"):
         if name in layer.options:
             launch.problem = f"accelerate's --{name.replace('-', '_')} has no counterpart under torchrun"
     if "mixed-precision" in layer.options:
         launch.env.append(f"ACCELERATE_MIXED_PRECISION={layer.options['mixed-precision']}")
-    return _program(layer, inner)
+    return _program(launch, layer, inner)
 
 
 def _python(launch: Launch, rest: list[str]) -> list[str] | None:
@@ -265,7 +292,7 @@ def unquote(word: str) -> str:
 
 def _ssh(launch: Launch, rest: list[str]) -> list[str] | None:
     layer = Layer("ssh", launch.line, {}, [])
-    inner = _options(layer, rest, lambda word: int(word in ("-o", "-p", "-i", "-l")))
+    inner = _options(launch, layer, rest, lambda word: int(word in ("-o", "-p", "-i", "-l")))
     if len(inner) < 2:
         return None
     launch.layers.append(layer)
@@ -279,6 +306,7 @@ _KINDS: dict[str, Callable[[Launch, list[str]], list[str] | None]] = {
     "torchrun": _torchrun,
     "deepspeed": _deepspeed,
     "accelerate": _accelerate,
+    "idr_accelerate": lambda launch, rest: _accelerate(launch, ["launch", *rest]),
     "bash": _shell,
     "sh": _shell,
     "ssh": _ssh,

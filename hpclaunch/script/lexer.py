@@ -93,10 +93,10 @@ class Lexer:
             if letter in _BLANK or letter in "\n;|&<>()":
                 if letter in "<>(" and self.at == start and self.text.startswith(("<(", ">("), self.at):
                     self.at += 1
-                    self._nested("(", ")")
+                    self.nested("(", ")")
                     continue
                 if letter == "(" and self.at > start and self.text[self.at - 1] == "=":  # an array
-                    self._nested("(", ")")
+                    self.nested("(", ")")
                     continue
                 break
             self._piece()
@@ -119,7 +119,7 @@ class Lexer:
             self._quoted("'", escapes=True)
         elif text.startswith(("$(", "${"), self.at):
             self.at += 1
-            self._nested(text[self.at], ")" if text[self.at] == "(" else "}")
+            self.nested(text[self.at], ")" if text[self.at] == "(" else "}")
         else:
             self.line += letter == "\n"
             self.at += 1
@@ -147,7 +147,8 @@ class Lexer:
             raise ShellError(start, 'a " that is never closed')
         self.at += 1
 
-    def _nested(self, opening: str, closing: str) -> None:
+    def nested(self, opening: str, closing: str) -> None:
+        """Step over a bracket and all up to the one that closes it. Raises ShellError."""
         start, self.at, depth = self.line, self.at + 1, 1
         self.depth += 1
         if self.depth > _DEEPEST:

@@ -67,7 +67,7 @@ def _variables(body: Body) -> dict[str, str]:
         for command in statement.commands:
             for name, value, _ in assignments(command):
                 times[name] += 1
-                if not statement.block and not value.startswith("("):
+                if not statement.block and all(one.joint in ("", ";") for one in statement.commands):
                     found[name] = unquote(value)
     return {name: text for name, text in found.items() if times[name] == 1}
 

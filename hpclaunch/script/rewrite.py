@@ -13,12 +13,16 @@ from hpclaunch.request import Request, make_request
 from hpclaunch.script.body_traps import needed_storage
 from hpclaunch.script.complete import complete
 from hpclaunch.script.examine import Report, is_shell
-from hpclaunch.script.launch import name_of
+from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
 from hpclaunch.script.program import Program, Start
-from hpclaunch.script.setup import Setup, names_in
+from hpclaunch.script.setup import Entry, Setup, names_in
 from hpclaunch.script.shell import Command, Statement
 
+# What is to be evaluated once, by the job script: $( ), elements of arrays, the script's arguments, numbers by chance.
+_HOISTED = re.compile(
+    r"\$\((?!\()|\$\{\w+\[[^]@*]*\]\}|`[^`]*`|\$[1-9]|\$\{[1-9][^}]*\}|\$\$|\$\{?(?:RANDOM|SECONDS|EPOCHSECONDS)\b\}?"
+)
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
 _LOOPS = ("for", "while", "until")
 
@@ -48,14 +52,14 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     _before(setup, program, start, report.lines)
     values = complete(asked, start.launch)
     command, needed = _command(setup, start)
+    if start.launch.problem:
+        result.problems.append((start.launch.line, start.launch.problem))
     entries = setup.settle(needed)
     result.notes += setup.notes
     result.problems += setup.problems
     _around(result, program, start, report.lines)
     lines = [line or " " for entry in entries for line in entry.text.split("\n")]
-    exports = sorted(
-        needed & {name for entry in entries if entry.kind == "set" for name in entry.sets} - set(setup.env)
-    )
+    exports = _exports(entries, needed - set(setup.env))
     if exports:
         lines.append(f"export {' '.join(exports)}")
     for entry in entries:
@@ -76,6 +80,17 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     return result
 
 
+def _exports(entries: list[Entry], needed: set[str]) -> list[str]:
+    """Return the variables of the command that the lines before it set and do not export."""
+    texts = [entry.text.lstrip() for entry in entries]
+    found = {name for entry, text in zip(entries, texts, strict=True) if not text.startswith("export ")
+             for name in entry.sets}  # fmt: skip
+    if any(text.startswith(("source ", ". ", "eval ")) for text in texts):  # which may set any of them
+        found |= {name for name in needed if not name.startswith(("SLURM_", "PBS_"))}
+    exported = {name for text in texts for name in re.findall(r"^export (\w+)", text)}
+    return sorted(needed & found - exported)
+
+
 def _request(result: Rewrite, values: dict[str, Any]) -> None:
     try:
         result.request = make_request(values)
@@ -86,7 +101,7 @@ def _request(result: Rewrite, values: dict[str, Any]) -> None:
 def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
     """Return the one command that the job is for; say why where there is none."""
     if not is_shell(lines[0]):
-        result.problems.append((1, f"{lines[0].split()[0]}: only scripts of bash and its like can be written anew"))
+        result.problems.append((1, f"{lines[0].strip()}: only scripts of bash and its like can be written anew"))
         return None
     if program.body.error:
         result.problems.append((program.body.error.line, str(program.body.error)))
@@ -108,8 +123,8 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
-    if any(re.match(r"\d*<(?![<(])", redirect) for redirect in start.command.redirects):
-        result.problems.append((start.launch.line, "the command reads from `<`, ranks have no stdin"))
+    if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
+        result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
         loop = re.match(r"\s*for\s+\(*\s*(\w+)", lines[start.statement.first - 1])
         if loop and loop[1] in names_in(" ".join(start.launch.words)):
@@ -162,12 +177,27 @@ def _shared(statements: list[Statement]) -> set[int]:
 
 def _command(setup: Setup, start: Start) -> tuple[list[str], set[str]]:
     """Return the command's words, or a `bash -c` where the shell has something to expand in them; and its variables."""
-    words = [_resolve(word, setup.program.variables) for word in start.launch.words]
+    raw = [inner for word in start.launch.words for inner in _elements(start.launch, word)]
+    words = [_resolve(word, setup.program.variables) for word in raw]
     plains = [plain(word) for word in words]
     if all(word is not None for word in plains):
         return [word for word in plains if word is not None], set()
+    if any(re.search(r"\$[@*]|\$\{[@*]", word) for word in words):
+        start.launch.problem = "the command has the script's own arguments in it: write what they are"
     text = _hoist(setup, " ".join(words), start.launch.line)
     return ["bash", "-c", f"exec {text}"], names_in(text)
+
+
+def _elements(launch: Launch, word: str) -> list[str]:
+    """Return an array's elements in place of "${NAME[@]}": arrays cannot be exported."""
+    if not re.fullmatch(r'"?\$\{\w+\[[@*]\]\}"?', word):
+        return [word]
+    elements = opened(launch, word)
+    if elements:
+        launch.opened.add(re.sub(r"\W", "", word))
+    else:
+        launch.problem = f"{word}: an array that is not known here, and none can reach the ranks"
+    return elements or [word]
 
 
 def _resolve(word: str, variables: dict[str, str]) -> str:
@@ -183,20 +213,33 @@ def _resolve(word: str, variables: dict[str, str]) -> str:
 
 
 def _hoist(setup: Setup, text: str, line: int) -> str:
-    """Take $( ) out of a command, so that it runs once and not on every rank."""
-    count, at = 0, 0
-    while (at := text.find("$(", at)) >= 0:
-        if text.startswith("$((", at):
-            at += 3
+    """Take out of a command what is to be evaluated once, and not on every rank; quotes keep what is in them."""
+    out, at, double, count = [], 0, False, 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "'" and not double:
+            end = text.find("'", at + 1) + 1 or len(text)
+        elif letter == "\\":
+            end = at + 2
+        elif found := _HOISTED.match(text, at):
+            end = found.end() if not found[0].endswith("(") else at + 1 + _closed(text[at + 1 :])
+            count += 1
+            setup.statement(Statement(line, line, [_export(line, f"ARGUMENT_{count}={text[at:end]}")]), [], False)
+            out.append(f"${{ARGUMENT_{count}}}")
+            at = end
             continue
-        lexer = Lexer(text[at + 1 :])
-        lexer._nested("(", ")")
-        inner = text[at : at + 1 + lexer.at]
-        count += 1
-        name = f"ARGUMENT_{count}"
-        setup.statement(Statement(line, line, [_export(line, f"{name}={inner}")]), [], False)
-        text = text[:at] + f"${{{name}}}" + text[at + len(inner) :]
-    return text
+        else:
+            double ^= letter == '"'
+            end = at + 1
+        out.append(text[at:end])
+        at = end
+    return "".join(out)
+
+
+def _closed(text: str) -> int:
+    lexer = Lexer(text)
+    lexer.nested("(", ")")
+    return lexer.at
 
 
 def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -> None:
