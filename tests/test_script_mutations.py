@@ -96,7 +96,7 @@ def test_a_deep_or_long_file_is_read_in_time(piece):
         examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
 
 
-@pytest.mark.parametrize("number", ["9" * 40, "\u0663", "\u00b2", "-1", "1e9", "0"])
+@pytest.mark.parametrize("number", ["9" * 5000, "\u0663", "\u00b2", "-1", "1e9", "0"])
 def test_strange_numbers_are_told(number):
     """A number that is none, or beyond all measure, is a message wherever it stands."""
     for value in ("-N{}", "--ntasks={}", "--gres=gpu:{}", "-t {}", "--mem={}G", "-c {}"):
