@@ -94,3 +94,15 @@ def test_a_deep_or_long_file_is_read_in_time(piece):
     """A hundred thousand letters of the same kind end in a message, not in a stack overflow or a night of work."""
     for profile in (SITES["gadi"], SITES["jean-zay"]):
         examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u0663", "\u00b2", "-1", "1e9", "0"])
+def test_strange_numbers_are_told(number):
+    """A number that is none, or beyond all measure, is a message wherever it stands."""
+    for value in ("-N{}", "--ntasks={}", "--gres=gpu:{}", "-t {}", "--mem={}G", "-c {}"):
+        survive(f"#!/bin/bash\n#SBATCH {value.format(number)}\nsrun python x.py\n", SITES["jean-zay"])
+    for value in ("ncpus={}", "select={}:ncpus=1", "select=1:ncpus={}", "nodes={}:ppn=4", "mem={}GB", "walltime={}"):
+        survive(f"#!/bin/bash\n#PBS -l {value.format(number)}\npython x.py\n", SITES["gadi"])
+    body = f"srun -n {number} torchrun --nnodes={number} --nproc_per_node {number} x.py --devices {number}"
+    survive(f"#!/bin/bash\n#SBATCH -N 1\n{body}\n", SITES["jean-zay"])
+    survive(f"#!/bin/bash\n#PBS -l ncpus=1\nmpirun -np {number} --map-by ppr:{number}:node x.py\n", SITES["gadi"])

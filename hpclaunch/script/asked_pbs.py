@@ -88,7 +88,7 @@ def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
         size = asked.number(option, values.pbs_gb)
         if option is None or size is None:
             continue
-        if option.value.isdigit():
+        if re.fullmatch(r"[0-9]+", option.value):
             text = f"{name}={option.value} is {option.value} bytes to PBS: write the unit, {name}={option.value}GB"
             asked.say("malformed", option.line, text)
             continue
@@ -179,7 +179,7 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
 
 def _chunk(text: str) -> tuple[int, dict[str, str]] | None:
     head, _, rest = text.partition(":")
-    if not head.isdigit():
+    if not re.fullmatch(r"[0-9]{1,6}", head):
         head, rest = "1", text
     pairs = dict(item.partition("=")[::2] for item in rest.split(":") if item)
     if not 0 < int(head) < 10**6 or any(

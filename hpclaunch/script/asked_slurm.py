@@ -105,7 +105,7 @@ def _time(asked: Asked, directives: Directives) -> None:
         return
     asked.seconds = seconds
     asked.set("walltime", clock(seconds), option)
-    if re.fullmatch(r"\d+:\d+", option.value) or (option.value.isdigit() and 0 < int(option.value) <= 24):
+    if re.fullmatch(r"\d+:\d+", option.value) or 0 < (values.whole(option.value) or 0) <= 24:
         text = f"{option.written} {option.value} is {clock(seconds)} to Slurm; if hours are meant, write "
         asked.say("short-time", option.line, f"{text}{option.value.split(':')[0]}:00:00")
 

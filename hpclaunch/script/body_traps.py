@@ -13,6 +13,7 @@ from hpclaunch.script.launch import Launch, name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, modules
 from hpclaunch.script.remark import Remark, remark
+from hpclaunch.script.values import whole
 from hpclaunch.site import Site
 from hpclaunch.storage import as_named, named_by
 
@@ -176,14 +177,15 @@ def _devices(script: Script) -> Iterator[Remark]:
         layer = start.launch.layer("torchrun")
         if layer:
             nnodes, per_node = layer.options.get("nnodes", ""), layer.options.get("nproc-per-node", "")
-            if nnodes.isdigit() and int(nnodes) != script.asked.nodes:
+            ranks = whole(per_node)
+            if whole(nnodes) not in (None, script.asked.nodes):
                 text = f"torchrun for {nnodes} nodes, the directives ask for {script.asked.nodes}"
                 yield remark("trainer", start.launch.line, text, mended=True)
-            if per_node.isdigit() and script.asked.gpus and int(per_node) != script.asked.gpus:
+            if ranks and script.asked.gpus and ranks != script.asked.gpus:
                 text = (
                     f"torchrun starts {per_node} ranks on a node, the directives ask for {script.asked.gpus} GPUs there"
                 )
-                more = int(per_node) > script.asked.gpus
+                more = ranks > script.asked.gpus
                 yield remark("trainer", start.launch.line, text, refuses=more, mended=not more)
         for option, value in _pairs(start.launch):
             have = script.asked.nodes if "node" in option else script.asked.gpus
@@ -212,10 +214,8 @@ def _layout(script: Script) -> Iterator[Remark]:
         if srun:
             override = srun.options.get("ntasks-per-node", "")
             total = srun.options.get("ntasks", "")
-            if override.isdigit():
-                per_node = int(override)
-            elif total.isdigit() or "NNODES" in total:
-                per_node = max(int(total) // script.asked.nodes, 1) if total.isdigit() else 1
+            tasks = script.asked.nodes if "NNODES" in total else whole(total)
+            per_node = whole(override) or max((tasks or 0) // script.asked.nodes, 1 if tasks else 0) or per_node
         line = script.asked.size_line or start.launch.line
         if srun and own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"

@@ -61,7 +61,7 @@ def _by_node(start: Start, lines: list[str]) -> bool:
 def _node_count(script: Script) -> Iterator[Remark]:
     for command in script.program.body.commands():
         for word in command.words:
-            counts = re.search(r"(\w+)?=?.*\bwc\s+-l\b", word, re.DOTALL)
+            counts = re.search(r"\bwc\s+-l\b", word)
             if not counts or "PBS_NODEFILE" not in word or re.search(r"\buniq\b|\bsort\s+-u|awk", word):
                 continue
             if re.match(r"-{0,2}\w*(nodes?|hosts?|machines?|nnodes)\w*=", word, re.IGNORECASE):

@@ -60,6 +60,11 @@ def whole_gb(size: float) -> int:
     return max(math.ceil(size - 1e-9), 1)
 
 
+def whole(text: str) -> int | None:
+    """Return the number that a text is, None where it is none."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
+
+
 def count(text: str, least: int = 1) -> int:
     """Return a whole number. Raises ValueError."""
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
