@@ -116,6 +116,7 @@ CASES = [
     ("layout", "jean-zay", JZ, "ntasks-per-node=4", "ntasks-per-node=2", 5, True),
     ("site-directive", "jean-zay", JZ, "#SBATCH --hint=nomultithread\n", "", 8, False),
     ("jobfs", "gadi", GADI, ",jobfs=100GB", "", 8, False),
+    ("few-cpus", "jean-zay", JZ, "#SBATCH --cpus-per-task=10\n", "", 8, False),
     ("signal", "jean-zay", JZ, "--nodes=1", "--nodes=1 --signal=B:USR1@90", 4, False),
     ("fan-out", "jean-zay", JZ, "srun python", "python", 12, True),
     ("fan-out", "gadi", GADI_2, "mpirun -np 8 python", "python", 10, True),

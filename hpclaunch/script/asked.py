@@ -33,6 +33,7 @@ class Asked(Struct):
     starts: int = 1
     gpus: int = 0
     cpus: int | None = None
+    cpus_said: bool = True  # not merely the one for each task that Slurm gives unasked
     seconds: int | None = None
     folder: bool = False  # the job starts in the folder of its submission
     size_line: int = 0

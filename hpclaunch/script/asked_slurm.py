@@ -126,6 +126,7 @@ def _sizes(asked: Asked, directives: Directives) -> None:
     asked.cpus = (per_task or 1) * per_node
     if per_gpu and asked.gpus and per_task is None:
         asked.cpus = per_gpu * asked.gpus
+    asked.cpus_said = bool(per_task or per_gpu)
     for key, names in (
         ("nodes", ("nodes", "ntasks", "ntasks-per-node", "gpus")),
         ("tasks_per_node", ("ntasks-per-node", "ntasks", "nodes")),

@@ -17,7 +17,7 @@ def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
     launcher, ranks = _ranks(asked, launch)
     values = {**asked.values, "nodes": asked.nodes, "launcher": launcher, "tasks_per_node": ranks}
     values["gpus_per_node"] = asked.gpus
-    if asked.cpus and not (part.cpus_per_gpu_exact and asked.gpus):
+    if asked.cpus and (asked.cpus_said or not asked.gpus) and not (part.cpus_per_gpu_exact and asked.gpus):
         over = part.cores_per_node and asked.cpus > part.cores_per_node
         values["cpus_per_task"] = max(math.ceil(asked.cpus / ranks) if over else asked.cpus // ranks, 1)
     if asked.nodes == 1 and site.scheduler == "pbs" and part.cores_per_node is None and not part.max_cores:

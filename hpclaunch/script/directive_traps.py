@@ -22,6 +22,7 @@ def look(directives: Directives, asked: Asked, program: Program, exists: Callabl
         yield from _default_qos(asked, last)
         yield from _ntasks(directives, asked)
         yield from _site_directives(directives, asked, last)
+        yield from _few_cpus(asked, last)
 
 
 def _missing(asked: Asked, last: int) -> Iterator[Remark]:
@@ -67,6 +68,13 @@ def _site_directives(directives: Directives, asked: Asked, last: int) -> Iterato
         found = re.match(r"--([a-z-]+)", line)
         if found and not directives.last(found[1]):
             yield remark("site-directive", last, f"add #SBATCH {line}, as the site's own examples have", mended=True)
+
+
+def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:
+    share = asked.partition.cpus_per_gpu
+    if share and asked.gpus and not asked.cpus_said and asked.gpus * share > asked.starts:
+        text = f"no --cpus-per-task: each task gets 1 core; write --cpus-per-task={asked.gpus * share // asked.starts}"
+        yield remark("few-cpus", last, text, mended=True)
 
 
 def _signal(directives: Directives, program: Program) -> Iterator[Remark]:

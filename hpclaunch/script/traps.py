@@ -67,6 +67,8 @@ TRAPS = {
                            reads="directives"),
     "jobfs": Trap("No node-local disk is asked for: $TMPDIR lies there, and a job that asks for none gets very little.",
                   "job records", False, reads="ask_jobfs jobfs_gb_per_node"),
+    "few-cpus": Trap("A GPU job on Slurm that asks for no cores: each task gets one, though more come with a GPU.",
+                     "https://slurm.schedmd.com/sbatch.html", False, reads="cpus_per_gpu"),
     "signal": Trap("--signal, and nothing that handles it.", "Lightning's signal_connector.py; sbatch(1)", False),
     # Commands.
     "fan-out": Trap("The training is started on one node, or as one rank, where the job has more.", _LIGHTNING),
