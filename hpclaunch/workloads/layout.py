@@ -18,6 +18,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment, SLURMEnvironment  # type: ignore[attr-defined]
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy, Strategy
+from pytorch_lightning.utilities import rank_zero_warn
 
 
 class StartError(Exception):
@@ -138,6 +139,15 @@ def check_choices(args: argparse.Namespace, layout: Layout, on_gpu: bool) -> Non
         raise StartError(f"--sync-batchnorm: {here} synchronizes batch norm on GPUs only")
     if args.compile and not on_gpu and not shutil.which(os.environ.get("CXX", "g++")):
         raise StartError("--compile: torch.compile wants a C++ compiler, and there is no g++ here; set CXX")
+    if (
+        os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
+        and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    ):
+        # Seen with torch 2.13: one store for all attempts, in which a new rank may find a dead one's address.
+        rank_zero_warn(
+            "after a restart the ranks may wait for each other in vain: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 "
+            "for torchrun, so that each attempt has a store of its own"
+        )
     if args.plot and not importlib.util.find_spec("matplotlib"):
         raise StartError("--plot: needs matplotlib; python -m pip install matplotlib")
 
