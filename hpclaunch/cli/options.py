@@ -71,6 +71,8 @@ def _complete_check(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 _COUNT = click.IntRange(min=1)
 _PRICE = click.FloatRange(min=0)
+# The words of all schedulers: a person of any site types what they know.
+_PARTITION = ("--partition", "-p", "--queue", "-q", "--constraint", "-C")
 _OPTIONS = dict(
     [
         _option(
@@ -81,12 +83,7 @@ _OPTIONS = dict(
         ),
         _option("--nodes", "-N", type=_COUNT, help="Nodes.  [default: 1; launch: all that are there]"),
         _option(
-            "--partition",
-            "-p",
-            "--queue",
-            "-q",
-            "--constraint",
-            "-C",
+            *_PARTITION,
             shell_complete=_complete_partition,
             help="Partition, constraint or queue, by any of its names.",
         ),
@@ -181,12 +178,7 @@ def compare_options(command: Command) -> Command:
             help="Site profile, by name or file (repeatable).",
         ),
         _option(
-            "--partition",
-            "-p",
-            "--queue",
-            "-q",
-            "--constraint",
-            "-C",
+            *_PARTITION,
             multiple=True,
             shell_complete=_complete_partition,
             help="Partition, or SITE:PARTITION (repeatable).",
