@@ -131,6 +131,7 @@ FILES = [
     "hpclaunch/script/tables.py",
     "hpclaunch/script/traps.py",
     "hpclaunch/script/values.py",
+    "hpclaunch/sense.py",
     "hpclaunch/site.py",
     "hpclaunch/site_profiles/gadi.yaml",
     "hpclaunch/site_profiles/jean-zay.yaml",
