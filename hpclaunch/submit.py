@@ -18,12 +18,17 @@ if TYPE_CHECKING:  # submitit imports this module in every job of its own
 
 
 def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
-    """Submit a finished script from the current folder, fill its run folder and register it.
+    """Submit `script` through the site's submitit executor, from the current folder.
 
-    The submitit executors submit by this function too. A script that is finished has nothing to pickle, so the command
-    line calls it without them: submitit's hundred modules would take as long as a third of `hpclaunch render`.
     Raises SchedulerError, with the profile's key that led there, where the scheduler refuses; then nothing is left.
     """
+    from hpclaunch.executors import script_executor
+
+    return script_executor(plan).submit_script(script, after).run
+
+
+def submit_script(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
+    """Submit a finished script, fill its run folder and register it: what the executors do in submitit's place."""
     try:
         job_id, *further = hand_over(plan, script, after)
     except SchedulerError as error:
