@@ -13,6 +13,7 @@ from hpclaunch.script.launch import Launch, name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, modules
 from hpclaunch.script.remark import Remark, remark
+from hpclaunch.script.shell import Command
 from hpclaunch.script.values import whole
 from hpclaunch.site import Site
 from hpclaunch.storage import as_named, named_by
@@ -51,23 +52,46 @@ def look(script: Script) -> Iterator[Remark]:
 
 
 def _fan_out(script: Script) -> Iterator[Remark]:
-    """Find a training that starts on one node only, or under Slurm as one of several tasks."""
-    tasks = script.asked.nodes * (script.asked.starts if script.slurm else 1)
-    trainings = [start for start in script.program.starts if start.launch.python or start.launch.layer("torchrun")]
-    reach = [
-        start for start in script.program.starts if start.launch.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed")
-    ]
-    if tasks <= 1 or reach or not trainings:
+    """Find a training that starts on one node only, or under Slurm as one of several tasks.
+
+    Sure of a bare python on GPUs, and of torchrun on one of several nodes; of what else is started it is not known
+    whether it starts the other ranks itself.
+    """
+    asked, starts = script.asked, script.program.starts
+    own = [start for start in starts if start.launch.layer("torchrun", "accelerate")]
+    trainings = [start for start in starts if start.launch.python or start in own]
+    reach = any(start.launch.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed") for start in starts)
+    if reach or not trainings or any(_reaches(command) for command in script.program.body.commands()):
         return
     start = trainings[-1]
+    tasks = asked.nodes if start in own else asked.nodes * (asked.starts if script.slurm else 1)
+    if tasks <= 1:
+        return
     what = " ".join(start.command.words[:3])[:60]
-    if script.slurm:
+    bare = start in own or start.launch.bare
+    if not bare:
+        text = f"`{what}` is started once, the job has {tasks} {'tasks' if script.slurm else 'nodes'}: right if it "
+        yield remark("fan-out", start.launch.line, text + "starts the others itself", refuses=False)
+    elif not asked.gpus:
+        text = f"`{what}` is one process on one node, the job has {tasks} {'tasks' if script.slurm else 'nodes'}: ask "
+        yield remark("fan-out", start.launch.line, text + "for one with more cores, if it uses no more", refuses=False)
+    elif script.slurm and start not in own:
         text = (
             f"`{what}` without srun: it runs once, as rank 0 of {tasks}, and waits for the others; begin it with srun"
         )
+        yield remark("fan-out", start.launch.line, text, mended=True)
     else:
-        text = f"`{what}` runs on the first of {script.asked.nodes} nodes only: start it on each, with pbsdsh or mpirun"
-    yield remark("fan-out", start.launch.line, text, mended=True)
+        how = "srun" if script.slurm else "pbsdsh or mpirun"
+        text = f"`{what}` runs on the first of {asked.nodes} nodes only: start it on each, with {how}"
+        yield remark("fan-out", start.launch.line, text, mended=True)
+
+
+def _reaches(command: Command) -> bool:
+    """Tell whether a command brings work to other nodes: Ray's head, GNU parallel with a list of hosts."""
+    head, rest = (name_of(command.words[0]), command.words[1:]) if command.words else ("", [])
+    return (head == "ray" and rest[:1] == ["start"]) or (
+        head == "parallel" and any(re.match(r"-S|--slf|--sshlogin", word) for word in rest)
+    )
 
 
 def _early(script: Script) -> Iterator[Remark]:
@@ -192,7 +216,10 @@ def _devices(script: Script) -> Iterator[Remark]:
             if re.fullmatch(r"\d{1,6}", value) and have and int(value) != have and int(value) > 0:
                 what = "nodes" if "node" in option else "GPUs on a node"
                 text = f"{option} {value}: the directives ask for {have} {what}"
-                yield remark("trainer", start.launch.line, text)
+                # Without Slurm's variables Lightning takes a part of the GPUs that it sees, and the others idle.
+                idle = not script.slurm and "node" not in option and int(value) < have
+                text += "; the others idle" if idle else ""
+                yield remark("trainer", start.launch.line, text, refuses=not idle)
 
 
 def _pairs(launch: Launch) -> Iterator[tuple[str, str]]:

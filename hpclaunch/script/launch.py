@@ -26,6 +26,7 @@ from hpclaunch.script.tables import (
 
 _SCRIPT = re.compile(r"\.py\b|/")
 _PASS = {"exec", "nohup", "command", "time"}
+_CONTAINERS = ("singularity", "apptainer", "podman", "docker")
 
 
 class Layer(Struct):
@@ -67,6 +68,13 @@ class Launch(Struct):
     def python(self) -> bool:
         """Tell whether a python program is run, be it in a container."""
         return any(is_python(word) or word.strip("'\"").endswith(".py") for word in self.words[:12])
+
+    @property
+    def bare(self) -> bool:
+        """Tell whether python itself is what is started, be it in a container: it starts nothing on other nodes."""
+        return bool(self.words) and self.python and (
+            is_python(self.words[0]) or self.program in _CONTAINERS or self.program.endswith(".py")
+        )
 
 
 def name_of(word: str) -> str:
