@@ -98,6 +98,7 @@ CASES = [
     ("short-time", "gadi", GADI, "=10:00:00", "=48:00", 6, False),
     ("no-walltime", "gadi", GADI, "#PBS -l walltime=10:00:00\n", "", 7, True),
     ("no-walltime", "jean-zay", JZ, "#SBATCH --time=10:00:00\n", "", 8, True),
+    ("no-queue", "gadi", GADI, "#PBS -q gpuvolta\n", "", 7, False),
     ("no-account", "gadi", GADI, "#PBS -P ab12\n", "", 7, True),
     ("no-account", "jean-zay", JZ, "#SBATCH --account=abc@v100\n", "", 8, True),
     ("select", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "select=1:ncpus=12:ngpus=1:mem=90GB", 5, True),

@@ -37,7 +37,7 @@ def check_script(
     """
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path))
+    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile))
     if report.request is not None and "force" in typed:
         typed = {**typed, "force": report.request.force}  # without the traps that only a script has
     result, plan, script = _fixed(report, typed) if fix else (None, None, None)
@@ -127,6 +127,12 @@ def _exists(folder: str, path: Path) -> bool:
         return any((root / Path(folder).expanduser()).is_dir() for root in (Path(), path.parent))
     except (OSError, RuntimeError, ValueError):
         return False
+
+
+def _is_here(profile: Profile) -> bool:
+    import socket
+
+    return any(site.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
 
 
 def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None, str | None]:

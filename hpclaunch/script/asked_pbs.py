@@ -37,7 +37,7 @@ def _words(asked: Asked, directives: Directives) -> None:
         if option := directives.last(letter):
             asked.set(key, option.value, option)
     queue = directives.last("q")
-    name = queue.value if queue else site.default_partition
+    name = queue.value if queue else site.default_partition if site.any_partition else ""
     if queue:
         plain = re.sub(r"-exec$", "", name)
         if plain != name and site.find_partition(plain):

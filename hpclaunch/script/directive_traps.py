@@ -12,11 +12,16 @@ from hpclaunch.script.program import Program
 from hpclaunch.script.remark import Directives, Option, Remark, remark
 
 
-def look(directives: Directives, asked: Asked, program: Program, exists: Callable[[str], bool]) -> Iterator[Remark]:
-    """Yield what there is to say of the directives as a whole. `exists` tells whether a folder is there."""
+def look(
+    directives: Directives, asked: Asked, program: Program, exists: Callable[[str], bool], here: bool
+) -> Iterator[Remark]:
+    """Yield what there is to say of the directives as a whole.
+
+    `exists` tells whether a folder is there, `here` whether this machine is the site's.
+    """
     last = directives.lines[-1] if directives.lines else 0
     yield from _missing(asked, last)
-    yield from _output(directives, exists)
+    yield from _output(directives, exists, here)
     yield from _signal(directives, program)
     if directives.scheduler == "slurm":
         yield from _default_qos(asked, last)
@@ -30,6 +35,8 @@ def _missing(asked: Asked, last: int) -> Iterator[Remark]:
     option = "-l walltime=" if site.scheduler == "pbs" else "--time="
     if "walltime" not in asked.values | asked.lines and not site.any_partition:
         yield remark("no-walltime", last, f"no walltime, and the site's own is short: write {option}HH:MM:SS")
+    if site.scheduler == "pbs" and "partition" not in asked.values and not site.any_partition:
+        yield remark("no-queue", last, f"no queue is named, {asked.profile.name} chooses one: write -q QUEUE")
     if "account" not in asked.values | asked.lines and not site.account and site.account_help:
         yield remark("no-account", last, f"no account: {site.account_help}")
     if site.ask_jobfs and asked.partition.jobfs_gb_per_node and "jobfs_gb" not in asked.values | asked.lines:
@@ -85,7 +92,7 @@ def _signal(directives: Directives, program: Program) -> Iterator[Remark]:
         yield remark("signal", option.line, text)
 
 
-def _output(directives: Directives, exists: Callable[[str], bool]) -> Iterator[Remark]:
+def _output(directives: Directives, exists: Callable[[str], bool], here: bool) -> Iterator[Remark]:
     seen: set[str] = set()
     for option in directives.all("output", "error", "o", "e"):
         folder = _folder(option)
@@ -97,7 +104,9 @@ def _output(directives: Directives, exists: Callable[[str], bool]) -> Iterator[R
             yield remark("log-folder", option.line, text)
         elif "$" not in folder and not exists(folder):
             text = f"{option.written} {option.value}: there is no folder {folder}; make it before you submit"
-            yield remark("log-folder", option.line, text)
+            known = here or not folder.startswith("/")  # another machine's folders are not seen from here
+            text += "" if known else " (none on this machine, at least)"
+            yield remark("log-folder", option.line, text, refuses=known)
 
 
 def _folder(option: Option) -> str:

@@ -63,11 +63,12 @@ def examine(
     profile: Profile,
     typed: dict[str, Any] | None = None,
     exists: Callable[[str], bool] = lambda _folder: True,
+    here: bool = True,
 ) -> Report:
     """Return what there is to say of a script at this site.
 
     `typed` are options of the command line, which win over the script's as those of qsub and sbatch do. `exists` tells
-    whether a folder is there.
+    whether a folder is there, `here` whether this machine is the site's.
     """
     typed = typed or {}
     lines, scheduler = split_lines(text), profile.site.scheduler
@@ -92,7 +93,7 @@ def examine(
     asked.values |= typed
     report.remarks += found.remarks + asked.remarks
     report.remarks += placeholders(lines, directives.first_command(lines), body.heredocs)
-    report.remarks += directive_traps.look(found, asked, program, exists)
+    report.remarks += directive_traps.look(found, asked, program, exists, here)
     script = body_traps.Script(program, asked, lines)
     report.remarks += body_traps.look(script)
     if scheduler == "pbs":
@@ -117,12 +118,19 @@ def examine(
     said = {one.check for one in report.remarks}
     for finding in findings:
         known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        known = known or ("no-queue" in said and _of_partition(finding))
         if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
             report.remarks.append(place(report, finding))
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _of_partition(finding: Finding) -> bool:
+    """Tell whether a finding rests on the partition, which a script without a queue leaves open."""
+    check = CHECKS.get(finding.check)
+    return finding.key.startswith("partitions.") or (check is not None and "tasks_per_node" in check.options)
 
 
 def _rested(one: Remark, profile: Profile, partition: str) -> Remark:

@@ -48,6 +48,7 @@ TRAPS = {
                        _BOTH, False),
     # What is asked for.
     "no-walltime": Trap("No walltime: the site's own default is short.", _MANUALS, reads="any_partition"),
+    "no-queue": Trap("No queue is named, so the job goes into the site's own choice.", "qsub(1B)", False),
     "no-account": Trap("No account to charge, where the site needs one.", "users' records, M", reads="account_help"),
     "select": Trap("select= or nodes=:ppn= where the site takes totals of the whole job.", "users' records, M+",
                    reads="refused_directives"),

@@ -1,0 +1,112 @@
+"""Scripts of other people that run as they are: `hpclaunch check --script` does not refuse them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpclaunch import site
+from hpclaunch.script.examine import Report, examine
+
+GADI = """\
+#!/bin/bash
+#PBS -P ab12
+#PBS -q gpuvolta
+#PBS -l ncpus=96,ngpus=8,mem=760GB,jobfs=800GB,walltime=1:00:00
+#PBS -l wd
+"""
+GADI_1 = GADI.replace("ncpus=96,ngpus=8,mem=760GB,jobfs=800GB", "ncpus=48,ngpus=4,mem=380GB,jobfs=400GB")
+JZ = """\
+#!/bin/bash
+#SBATCH --account=abc@v100
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=40
+#SBATCH --hint=nomultithread
+#SBATCH --time=10:00:00
+"""
+JZ_1 = JZ.replace("--nodes=2", "--nodes=1")
+JZ_4 = JZ_1.replace("node=1", "node=4").replace("task=40", "task=10")
+CPU = """\
+#!/bin/bash
+#SBATCH --account=abc@cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks=4
+#SBATCH --cpus-per-task=10
+#SBATCH --hint=nomultithread
+#SBATCH --time=10:00:00
+"""
+
+
+def look(name: str, text: str) -> Report:
+    return examine(text, site.load(name))
+
+
+def of(name: str, text: str, check: str) -> list[bool]:
+    return [one.refuses for one in look(name, text).remarks if one.check == check]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gadi", GADI + "plrun_nccl.sh train.py --epochs 50\n"),
+        ("gadi", GADI + "./launch_all.sh python train.py\n"),
+        ("gadi", GADI + ". ./functions.sh\non_all_nodes python train.py\n"),
+        ("jean-zay", JZ + "./launch_all.sh python train.py\n"),
+        ("jean-zay", CPU + "python prepare.py\n"),
+        ("jean-zay", CPU.replace("--nodes=1", "--nodes=3") + "python3 driver.py --dask\n"),
+    ],
+)
+def test_a_wrapper_may_start_the_other_nodes_itself(name, text):
+    """What starts the other ranks itself, or uses processes of its own, is warned of and not refused."""
+    assert of(name, text, "fan-out") == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gadi", GADI + "parallel --sshloginfile $PBS_NODEFILE python train.py ::: 1 2\n"),
+        ("jean-zay", JZ + "ray start --head\npython driver.py\n"),
+        ("jean-zay", JZ_1 + "torchrun --nproc_per_node 4 train.py\n"),
+        ("jean-zay", JZ_4 + "torchrun --nproc_per_node 4 train.py\n"),
+        ("jean-zay", JZ_4 + "accelerate launch --num_processes 4 train.py\n"),
+    ],
+)
+def test_what_reaches_the_other_ranks_is_left_alone(name, text):
+    """Ray, GNU parallel with hosts, and torchrun on one node start what they should: nothing is said."""
+    assert of(name, text, "fan-out") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jean-zay", JZ + "torchrun --nproc_per_node 4 train.py\n"),
+        ("jean-zay", JZ_4 + "python train.py\n"),
+        ("jean-zay", JZ_4 + "singularity exec --nv x.sif python train.py\n"),
+        ("gadi", GADI + "./train.py\n"),
+    ],
+)
+def test_a_bare_python_on_several_gpus_is_refused(name, text):
+    """A training that waits for ranks that nothing starts is an error still."""
+    assert of(name, text, "fan-out") == [True]
+
+
+def test_lightning_on_pbs_may_use_a_part_of_the_gpus():
+    """--devices 2 of 4 GPUs is legal where no Slurm tells Lightning otherwise; more than there are is not."""
+    assert of("gadi", GADI_1 + "python train.py --devices 2\n", "trainer") == [False]
+    assert of("gadi", GADI_1 + "python train.py --devices 8\n", "trainer") == [True]
+    assert of("jean-zay", JZ_4 + "srun python train.py --devices 2\n", "trainer") == [True]
+
+
+def test_a_script_without_a_queue_is_told_only_that():
+    """Where no queue is named, nothing is said of GPUs that another queue would have."""
+    text = "#!/bin/bash\n#PBS -P ab12\n#PBS -l ncpus=4,mem=16GB,jobfs=1GB,walltime=6:00:00,wd\npython train.py\n"
+    assert [(one.check, one.refuses) for one in look("gadi", text).remarks] == [("no-queue", False)]
+
+
+def test_another_machine_s_folder_is_no_refusal():
+    """An absolute folder of the output that is missing here may be there on the site."""
+    text = JZ_4 + "#SBATCH --output=/lustre/logs/%j.out\nsrun python train.py\n"
+    for here in (False, True):
+        report = examine(text, site.load("jean-zay"), exists=lambda _folder: False, here=here)
+        assert [one.refuses for one in report.remarks if one.check == "log-folder"] == [here]
