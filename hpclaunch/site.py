@@ -194,6 +194,10 @@ class Site(Record, frozen=True, kw_only=True):
         Meta(description="Variables that tell the bundled workloads where data lies; $NAME is expanded."),
     ] = {}
     directives: Annotated[list[Line], Meta(description="Directives for every job, as after #PBS or #SBATCH.")] = []
+    restricted: Annotated[
+        list[Word],
+        Meta(description="Partitions and QoS that exist, for some people only, and that this profile does not describe."),
+    ] = []
     umask: Annotated[Umask | None, Meta(description="The job's umask, in quotes.")] = None
     any_partition: Annotated[
         bool, Meta(description="A partition that is not listed may be named too; nothing is limited in any of them.")

@@ -83,9 +83,9 @@ def test_force_comes_from_the_config_file_too(cli, work):
 
 def test_a_qos_of_a_grant_can_be_forced(cli):
     """A QoS that the profile does not know is refused, and forced it is asked for as it is given."""
-    words = ("render", "--site", "jean-zay", "-A", "abc@v100", "--qos", "qos_gpu-gc", "-t", "30h")
-    assert "partition v100 has no 'qos_gpu-gc'" in cli(*words, *TRAIN).stderr
-    assert "#SBATCH --qos=qos_gpu-gc\n" in cli(*words, "--force", "qos", *TRAIN).stdout
+    words = ("render", "--site", "jean-zay", "-A", "abc@v100", "--qos", "qos_gpu-xy", "-t", "30h")
+    assert "partition v100 has no 'qos_gpu-xy'" in cli(*words, *TRAIN).stderr
+    assert "#SBATCH --qos=qos_gpu-xy\n" in cli(*words, "--force", "qos", *TRAIN).stdout
 
 
 @pytest.mark.parametrize(

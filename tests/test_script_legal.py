@@ -110,3 +110,27 @@ def test_another_machine_s_folder_is_no_refusal():
     for here in (False, True):
         report = examine(text, site.load("jean-zay"), exists=lambda _folder: False, here=here)
         assert [one.refuses for one in report.remarks if one.check == "log-folder"] == [here]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "check"),
+    [
+        ("gadi", GADI_1.replace("gpuvolta", "analysis") + "python train.py\n", "partition"),
+        ("jean-zay", JZ_4 + "#SBATCH --qos=qos_gpu-gc\nsrun python train.py\n", "qos"),
+    ],
+)
+def test_what_special_grants_have_is_no_refusal(name, text, check):
+    """A queue or QoS that is known to be for some people only is warned of, with what describes it."""
+    (one,) = (one for one in look(name, text).remarks if one.check == check)
+    assert not one.refuses
+    assert f"profile of your own that extends {name}" in one.message
+    assert not look(name, text).refused
+
+
+def test_a_request_may_have_a_special_grant_s_qos(cli):
+    """`check --qos` of a special grant plans the job; any other unknown one says which way is out."""
+    words = ("check", "--site", "jean-zay", "-A", "abc@v100", "--qos")
+    assert cli(*words, "qos_gpu-gc", "--", "python", "train.py").exit_code == 0
+    other = cli(*words, "qos_gpu-xy", "--", "python", "train.py")
+    assert other.exit_code == 1
+    assert "--force qos" in other.stdout

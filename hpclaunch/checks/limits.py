@@ -20,8 +20,19 @@ if TYPE_CHECKING:
 def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
     """Refuse a partition that the site does not have."""
     site, wanted = profile.site, request.partition
-    if wanted and not site.any_partition and site.find_partition(wanted) is None:
+    if not wanted or site.any_partition or site.find_partition(wanted) is not None:
+        return
+    if wanted in site.restricted:
+        yield Found(_for_some(profile.name, wanted, "partitions"), ("restricted",), warns=True)
+    else:
         yield Found(f"site {profile.name} has no {wanted!r}{did_you_mean(wanted, site.partitions)}", ("partitions",))
+
+
+def _for_some(name: str, word: str, key: str) -> str:
+    return (
+        f"{word} is for special grants, and nothing of it is known here; if yours is one, describe it under `{key}` of a "
+        f"profile of your own that extends {name} (hpclaunch site new)"
+    )
 
 
 def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
@@ -92,14 +103,17 @@ def _span(plan: Plan, number: int) -> str:
 def qos(plan: Plan) -> Iterator[Found]:
     """Refuse a QoS of another partition, and a job longer or larger than its QoS allows: it would never start."""
     known = [one.name for one in plan.partition.qos]
-    if plan.qos and plan.qos not in plan.partition.qos and not plan.site.any_partition:
+    if plan.qos and plan.qos.name in plan.site.restricted and plan.qos not in plan.partition.qos:
+        key = f"partitions: {plan.partition_name}: qos"
+        yield Found(_for_some(plan.name, plan.qos.name, key), ("restricted",), warns=True)
+    elif plan.qos and plan.qos not in plan.partition.qos and not plan.site.any_partition:
         owners = [
             name for name, other in plan.site.partitions.items() if any(one.name == plan.qos.name for one in other.qos)
         ]
         belongs = f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
         yield Found(
             f"partition {plan.partition_name} has no {plan.qos.name!r}"
-            f"{belongs if owners else did_you_mean(plan.qos.name, known)}",
+            f"{belongs if owners else did_you_mean(plan.qos.name, known)}; one of a special grant passes with --force qos",
             partition_key(plan, "qos"),
         )
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node

@@ -24,7 +24,7 @@ def guess(lines: list[str], scheduler: str) -> list[Profile]:
         if own.scheduler != scheduler or own.any_partition:
             continue
         suffixes = {suffix for part in own.partitions.values() for suffix in part.account_suffixes}
-        fits = words and all(own.find_partition(word) for word in words if word)
+        fits = words and all(own.find_partition(word) or word in own.restricted for word in words if word)
         if fits or (not words and any(account.endswith(tuple(suffixes)) for account in accounts if suffixes)):
             found.append(profile)
     return found

@@ -118,8 +118,11 @@ def examine(
     said = {one.check for one in report.remarks}
     for finding in findings:
         known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        known = known or (finding.check == "signal" and any(c.words[:1] == ["trap"] for c in body.commands()))
         known = known or ("no-queue" in said and _of_partition(finding))
         if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
+            if finding.fatal and finding.key == "restricted":  # nothing can be rendered, but the script may run
+                finding = structs.replace(finding, refuses=False)
             report.remarks.append(place(report, finding))
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
