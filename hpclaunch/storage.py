@@ -26,7 +26,7 @@ def _below(text: str, root: str, prefix: str) -> Iterator[str]:
     start = text.find(root := root.rstrip("/"))
     while start >= 0:
         rest = text[start + len(root) :]
-        inside = start and (text[start - 1].isalnum() or text[start - 1] in "_.~}-")
+        inside = start and (text[start - 1].isalnum() or text[start - 1] in "_.~}-" or text[:start].endswith(":/"))
         if rest.startswith("/") and not inside:
             folder = rest.lstrip("/")
             length = next((i for i, c in enumerate(folder) if not (c.isalnum() or c in "_-")), len(folder))

@@ -111,6 +111,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
         count = _array_size(found[1])
         if not plan.site.arrays:
             yield Found(f"{line!r}: {plan.name} takes no arrays; submit each job by itself", ("arrays",))
+            continue
         if plan.site.max_array and count > plan.site.max_array:
             yield Found(
                 f"{line!r}: {count} jobs, {plan.name} takes {plan.site.max_array} in an array; split it",

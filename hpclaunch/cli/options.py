@@ -289,6 +289,8 @@ def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | No
     if other := next((name for name in typed if name not in WINNING), None):
         what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
         raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+    if values["max_cost"] is not None:  # a limit of one's own counts wherever it is said
+        typed["max_cost"] = values["max_cost"]
     if "force" in typed:
         typed["force"] = list(typed["force"])
     return (None if values["site"] else _matching_host()), typed
