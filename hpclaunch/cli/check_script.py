@@ -23,7 +23,7 @@ from hpclaunch.site import Profile
 WINNING = words(
     """
     partition account qos walltime nodes gpus_per_node tasks_per_node cpus_per_task mem_gb jobfs_gb job_name launcher
-    max_attempts warn_before template force
+    max_attempts warn_before template force max_cost
     """
 )
 
@@ -61,6 +61,8 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
         return
     for number, text in sorted(result.notes):
         click.echo(f"{_where(path, number)} not carried over: {printable(text)}", err=True)
+    for number, text in sorted(result.told):
+        click.echo(f"{_where(path, number)} fix: {printable(text)}", err=True)
     for number, text in sorted(result.problems):
         click.echo(f"{_where(path, number)} error: fix: {printable(text)}", err=True)
     if script is not None and plan is not None:
@@ -90,6 +92,7 @@ def _json(path: Path, report: Report, result: Rewrite | None, script: str | None
              "findings": [msgspec.to_builtins(one) for one in report.remarks]}  # fmt: skip
     if result is not None:
         found["not_carried"] = [{"line": line, "message": text} for line, text in sorted(result.notes)]
+        found["told"] = [{"line": line, "message": text} for line, text in sorted(result.told)]
         found["problems"] = [{"line": line, "message": text} for line, text in sorted(result.problems)]
         found["fixed"] = script
     return json.dumps(found, indent=2)

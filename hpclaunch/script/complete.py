@@ -41,6 +41,8 @@ def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
         return "torchrun", ranks
     if mpirun := launch.layer("mpirun"):
         return "mpirun", _mpi(asked, mpirun.options, starts)
+    if starts > 1 and not asked.gpus and not launch.parallel:
+        return "tasks", 1  # one process, which has the cores of all the tasks
     if starts > 1:
         return "tasks", starts
     if asked.gpus > 1 and launch.python:

@@ -10,13 +10,15 @@ from msgspec import Struct
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
+from hpclaunch.checks.words import RESERVED
+from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
 from hpclaunch.script.complete import complete
 from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
-from hpclaunch.script.program import Program, Start
-from hpclaunch.script.setup import Entry, Setup, names_in
+from hpclaunch.script.program import Program, Start, assignments, modules
+from hpclaunch.script.setup import Entry, Setup, names_in, words_of
 from hpclaunch.script.shell import Command, Statement
 
 # What is to be evaluated once, by the job script: $( ), elements of arrays, the script's arguments, numbers by chance.
@@ -24,6 +26,9 @@ _HOISTED = re.compile(
     r"\$\((?!\()|\$\{\w+\[[^]@*]*\]\}|`[^`]*`|\$[1-9]|\$\{[1-9][^}]*\}|\$\$|\$\{?(?:RANDOM|SECONDS|EPOCHSECONDS)\b\}?"
 )
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
+# What the job's shell may do once for all ranks, who would all find the same.
+_ONCE = {".", "cd", "conda", "date", "echo", "hostname", "nvidia-smi", "printenv", "pwd", "set", "source", "ulimit", "umask"}
+_OTHER_MPI = re.compile(r"(?i)intel-?mpi|\bimpi\b|intel-oneapi-mpi|mpich|mvapich|mpt\b")
 _LOOPS = ("for", "while", "until")
 
 
@@ -33,6 +38,7 @@ class Rewrite(Struct):
     request: Request | None
     notes: list[tuple[int, str]]
     problems: list[tuple[int, str]]
+    told: list[tuple[int, str]] = []  # what the new script has and the old one had otherwise
 
 
 def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
@@ -49,9 +55,11 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
             for word in command.words[2:]}  # fmt: skip
     lifts = not site.module_paths or bool(uses & set(site.module_paths))
     setup = Setup(site, asked.partition, program, lifts, False, [], None, {}, [], [], [], start.launch.opened)
-    _before(setup, program, start, report.lines)
     values = complete(asked, start.launch)
-    command, needed = _command(setup, start)
+    first = _kept(asked, start, values, result)
+    _before(setup, program, start, report.lines, first)
+    command, needed = _command(setup, start, first)
+    _sure(report, start, values, result)
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
     entries = setup.settle(needed)
@@ -72,7 +80,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
         "env": {**asked.values.get("env", {}), **setup.env},
         "setup": lines,
         "storage": list(dict.fromkeys(storage)),
-        "directive": [text for _, text in asked.carried],
+        "directive": [text for _, text in asked.carried if not re.match(r"--signal[\s=]\s*R?B", text)],
         "command": command,
         "job_name": asked.values.get("job_name") or _name(start),
     }
@@ -137,8 +145,8 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
     return None if result.problems else start
 
 
-def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> None:
-    """Sort what comes before the command, and what prepares it inside of its quotes."""
+def _before(setup: Setup, program: Program, start: Start, lines: list[str], first: list[Command]) -> None:
+    """Sort what comes before the command, and what prepares it inside of its quotes, but for what is `first` there."""
     shared = _shared(program.body.statements)
     for statement in program.body.statements:
         if statement is start.statement:
@@ -157,7 +165,8 @@ def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> N
         else:
             setup.command(_export(start.launch.line, setting), f"export {setting}")
     for command in start.launch.before:
-        setup.command(command, " ".join(command.words))
+        if not any(command is one for one in first):
+            setup.command(command, " ".join(command.words))
 
 
 def _export(line: int, setting: str) -> Command:
@@ -175,17 +184,67 @@ def _shared(statements: list[Statement]) -> set[int]:
     return shared
 
 
-def _command(setup: Setup, start: Start) -> tuple[list[str], set[str]]:
-    """Return the command's words, or a `bash -c` where the shell has something to expand in them; and its variables."""
+def _kept(asked: Asked, start: Start, values: dict[str, Any], result: Rewrite) -> list[Command]:
+    """Return what each rank does before the command, inside of its quotes; the job's shell does it once for all."""
+    ranks, by_node = values["tasks_per_node"], start.launch.layer("torchrun", "accelerate", "deepspeed")
+    if asked.nodes * (1 if by_node else ranks) == 1:
+        return []
+    found: list[Command] = []
+    for command in start.launch.before:
+        head = name_of((command.split()[1] or [""])[0])
+        settings = list(assignments(command))
+        same = all(plain(value) is not None or name in RESERVED for name, value, _ in settings)
+        once = head in _ONCE or (head in ("", "export") and bool(settings) and same)
+        if head in ("module", "ml") or (once and not found):
+            continue
+        found.append(command)
+        if by_node and not settings and head not in _ONCE:
+            text = f"`{words_of(command)[:60]}` is done once on each node, the new script knows ranks only"
+            result.problems.append((start.launch.line, text))
+    return found
+
+
+def _sure(report: Report, start: Start, values: dict[str, Any], result: Rewrite) -> None:
+    """Say where the new script would be another job, or starts otherwise what the old one left to the program."""
+    launch, asked, line = start.launch, report.asked, start.launch.line
+    assert asked is not None and report.program is not None  # noqa: S101, PT018
+    if any(one.check == "no-queue" for one in report.remarks):
+        result.problems.append((0, "no queue is named, and which one the site would choose is not known: --partition"))
+    if mpi := launch.layer("mpirun"):
+        others = [name for _, name in modules(report.program.body) if _OTHER_MPI.search(name)]
+        others += ["mpiexec.hydra"] if any(name_of(word) == "mpiexec.hydra" for word in start.command.words) else []
+        others += [f"-{name}" for name in ("ppn", "perhost", "genv", "genvall") if name in mpi.options]
+        if others:
+            text = f"{others[0]} is not Open MPI, whose mpirun and variables hpclaunch uses: give --launcher tasks"
+            result.problems.append((line, f"{text}, if the program does without MPI"))
+    elif not launch.parallel and launch.words:
+        if asked.nodes > 1 and (not asked.gpus or not launch.bare):
+            text = f"`{' '.join(launch.words)[:60]}` is started once on {asked.nodes} nodes, hpclaunch starts it on each"
+            result.problems.append((line, f"{text}: give the command that each rank runs, or ask for one node"))
+        elif values["launcher"] == "lightning":
+            ranks = asked.nodes * values["tasks_per_node"]
+            text = f"one process that uses {values['tasks_per_node']} GPUs is started with --launcher lightning, as a "
+            text += f"trainer's that starts the others itself (WORLD_SIZE={ranks}); for any other program give "
+            result.told.append((line, f"{text}--tasks-per-node 1 --launcher tasks"))
+    for number, directive in asked.carried:
+        if re.match(r"--signal[\s=]\s*R?B", directive):
+            text = f"`{directive}`: it goes to the old script's shell alone; --max-attempts 2 warns the ranks and goes on"
+            result.notes.append((number, text))
+
+
+def _command(setup: Setup, start: Start, first: list[Command]) -> tuple[list[str], set[str]]:
+    """Return the command's words, or a `bash -c` where the shell has something to do in them; and its variables."""
     raw = [inner for word in start.launch.words for inner in _elements(start.launch, word)]
     words = [_resolve(word, setup.program.variables) for word in raw]
     plains = [plain(word) for word in words]
-    if all(word is not None for word in plains):
+    if all(word is not None for word in plains) and not first:
         return [word for word in plains if word is not None], set()
     if any(re.search(r"\$[@*]|\$\{[@*]", word) for word in words):
         start.launch.problem = "the command has the script's own arguments in it: write what they are"
     text = _hoist(setup, " ".join(words), start.launch.line)
-    return ["bash", "-c", f"exec {text}"], names_in(text)
+    before = "".join(f"{words_of(command)}{' && ' if command.joint == '&&' else '; '}" for command in first)
+    own = {name for command in first for name, _, _ in assignments(command)}
+    return ["bash", "-c", f"{before}exec {text}"], names_in(before + text) - own
 
 
 def _elements(launch: Launch, word: str) -> list[str]:
