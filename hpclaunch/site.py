@@ -196,7 +196,9 @@ class Site(Record, frozen=True, kw_only=True):
     directives: Annotated[list[Line], Meta(description="Directives for every job, as after #PBS or #SBATCH.")] = []
     restricted: Annotated[
         list[Word],
-        Meta(description="Partitions and QoS that exist, for some people only, and that this profile does not describe."),
+        Meta(
+            description="Partitions and QoS that exist, for some people only, and that this profile does not describe."
+        ),
     ] = []
     umask: Annotated[Umask | None, Meta(description="The job's umask, in quotes.")] = None
     any_partition: Annotated[

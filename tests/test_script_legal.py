@@ -219,7 +219,9 @@ def test_a_price_limit_counts_for_a_script(cli, work):
 
 def test_an_array_where_there_are_none_has_one_finding():
     """Where a site takes no arrays, nobody is told how to make theirs rerunnable."""
-    found = [one.message for one in look("gadi", GADI_1 + "#PBS -J 0-20\npython train.py\n").remarks if one.check == "arrays"]
+    found = [
+        one.message for one in look("gadi", GADI_1 + "#PBS -J 0-20\npython train.py\n").remarks if one.check == "arrays"
+    ]
     assert len(found) == 1
     assert "takes no arrays" in found[0]
 

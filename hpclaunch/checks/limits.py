@@ -113,8 +113,7 @@ def qos(plan: Plan) -> Iterator[Found]:
         suggestion = f"{did_you_mean(plan.qos.name, known)}; one of a special grant passes with --force qos"
         belongs = f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
         yield Found(
-            f"partition {plan.partition_name} has no {plan.qos.name!r}"
-            f"{belongs if owners else suggestion}",
+            f"partition {plan.partition_name} has no {plan.qos.name!r}{belongs if owners else suggestion}",
             partition_key(plan, "qos"),
         )
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node

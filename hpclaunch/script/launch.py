@@ -72,8 +72,10 @@ class Launch(Struct):
     @property
     def bare(self) -> bool:
         """Tell whether python itself is what is started, be it in a container: it starts nothing on other nodes."""
-        return bool(self.words) and self.python and (
-            is_python(self.words[0]) or self.program in _CONTAINERS or self.program.endswith(".py")
+        return (
+            bool(self.words)
+            and self.python
+            and (is_python(self.words[0]) or self.program in _CONTAINERS or self.program.endswith(".py"))
         )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from hpclaunch.checks.words import RESERVED
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
-from hpclaunch.checks.words import RESERVED
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
 from hpclaunch.script.complete import complete
@@ -27,7 +27,21 @@ _HOISTED = re.compile(
 )
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
 # What the job's shell may do once for all ranks, who would all find the same.
-_ONCE = {".", "cd", "conda", "date", "echo", "hostname", "nvidia-smi", "printenv", "pwd", "set", "source", "ulimit", "umask"}
+_ONCE = {
+    ".",
+    "cd",
+    "conda",
+    "date",
+    "echo",
+    "hostname",
+    "nvidia-smi",
+    "printenv",
+    "pwd",
+    "set",
+    "source",
+    "ulimit",
+    "umask",
+}
 _OTHER_MPI = re.compile(r"(?i)intel-?mpi|\bimpi\b|intel-oneapi-mpi|mpich|mvapich|mpt\b")
 _LOOPS = ("for", "while", "until")
 
@@ -219,7 +233,9 @@ def _sure(report: Report, start: Start, values: dict[str, Any], result: Rewrite)
             result.problems.append((line, f"{text}, if the program does without MPI"))
     elif not launch.parallel and launch.words:
         if asked.nodes > 1 and (not asked.gpus or not launch.bare):
-            text = f"`{' '.join(launch.words)[:60]}` is started once on {asked.nodes} nodes, hpclaunch starts it on each"
+            text = (
+                f"`{' '.join(launch.words)[:60]}` is started once on {asked.nodes} nodes, hpclaunch starts it on each"
+            )
             result.problems.append((line, f"{text}: give the command that each rank runs, or ask for one node"))
         elif values["launcher"] == "lightning":
             ranks = asked.nodes * values["tasks_per_node"]
@@ -228,7 +244,9 @@ def _sure(report: Report, start: Start, values: dict[str, Any], result: Rewrite)
             result.told.append((line, f"{text}--tasks-per-node 1 --launcher tasks"))
     for number, directive in asked.carried:
         if re.match(r"--signal[\s=]\s*R?B", directive):
-            text = f"`{directive}`: it goes to the old script's shell alone; --max-attempts 2 warns the ranks and goes on"
+            text = (
+                f"`{directive}`: it goes to the old script's shell alone; --max-attempts 2 warns the ranks and goes on"
+            )
             result.notes.append((number, text))
 
 
