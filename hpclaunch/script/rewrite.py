@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +18,7 @@ from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
 from hpclaunch.script.program import Program, Start
-from hpclaunch.script.setup import Entry, Setup, names_in
+from hpclaunch.script.setup import Entry, Setup, names_in, words_of
 from hpclaunch.script.shell import Command, Statement
 
 # What is to be evaluated once, by the job script: $( ), elements of arrays, the script's arguments, numbers by chance.
@@ -25,6 +27,8 @@ _HOISTED = re.compile(
 )
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
 _LOOPS = ("for", "while", "until")
+# Behind `||`, these only tell that the command failed, which the job's exit code does.
+_AT_FAILURE = ("exit", "echo", "printf", "true", ":")
 
 
 class Rewrite(Struct):
@@ -123,6 +127,7 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
+    result.problems += _joined(start)
     if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
         result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
@@ -137,6 +142,36 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
     return None if result.problems else start
 
 
+def _joined(start: Start) -> Iterator[tuple[int, str]]:
+    """Yield what in the command's own statement decides whether it runs, gives it its input or takes its output."""
+    commands = start.statement.commands
+    at = next(i for i, command in enumerate(commands) if command is start.command)
+    if start.command.negated:
+        yield start.command.line, "a `!` before the command: its exit code would be another"
+    carried = ("", ";", "&&") if not start.statement.block else ("", ";", "&")
+    first = at
+    while first and (not start.statement.block or commands[first - 1].joint in ("&&", "||", "|", "|&")):
+        first -= 1
+    for command in commands[first:at]:
+        if command.joint not in carried:
+            text = f"`{words_of(command)[:60]} {command.joint}` before the command: "
+            yield (
+                command.line,
+                text + ("it feeds it" if "|&".startswith(command.joint) else "it decides whether it runs"),
+            )
+    for before, command in pairwise(commands[at:]):
+        name = name_of(command.words[0]) if command.words else ""
+        if before.joint in ("|", "|&") and name != "tee":
+            yield (
+                command.line,
+                f"`{words_of(command)[:60]}` reads what the command prints: that is in a log for each rank",
+            )
+        elif before.joint == "||" and name not in _AT_FAILURE:
+            yield command.line, f"`{words_of(command)[:60]}` runs where the command fails: do that in a job of its own"
+        elif before.joint not in ("&&", "||", "|", "|&"):
+            return
+
+
 def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> None:
     """Sort what comes before the command, and what prepares it inside of its quotes."""
     shared = _shared(program.body.statements)
@@ -148,8 +183,7 @@ def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> N
         for command in start.statement.commands:
             if command is start.command:
                 break
-            checked = command.joint == "&&"
-            setup.command(command, " ".join(command.words) + (" || exit 1" if checked else ""))
+            setup.command(command, words_of(command) + (" || exit 1" if command.joint == "&&" else ""))
     for setting in start.launch.env:
         name, _, value = setting.partition("=")
         if (constant := plain(value)) is not None and constant.isprintable():

@@ -223,7 +223,7 @@ def names_in(text: str) -> set[str]:
 
 def words_of(command: Command) -> str:
     """Return a command on one line, as it stands there."""
-    return " ".join([*command.words, *command.redirects])
+    return " ".join([*(["!"] if command.negated else []), *command.words, *command.redirects])
 
 
 def _head(command: Command) -> str:
