@@ -338,6 +338,50 @@ def test_what_cannot_be_rewritten_says_why(body, why):
     assert any(why in message for _, message in problems), problems
 
 
+@pytest.mark.parametrize(
+    ("srun", "ranks"),
+    [
+        ("srun", 4),
+        ("srun -n8", 4),
+        ("srun -N2 --ntasks-per-node=4", 4),
+        ('srun -n "$SLURM_NTASKS" -N $SLURM_JOB_NUM_NODES', 4),
+        ("srun -n 16", 8),
+        ("srun --ntasks=$SLURM_NNODES torchrun --nproc_per_node=4", 4),
+        ("N=8\nsrun -n $N", 4),
+        ("srun -N1 -n1", None),
+        ("srun -n1", None),
+        ("srun --nodes=1", None),
+        ("srun --ntasks-per-node=2", None),
+        ("srun -n $SLURM_NNODES", None),
+        ("N=1\nsrun -n $N", None),
+        ("srun -N1 -n1 torchrun --nproc_per_node=4", None),
+    ],
+)
+def test_srun_s_own_sizes_count(srun, ranks):
+    """What srun itself is told decides how many ranks there are; where that is less than the job, no script is made."""
+    header = "-A abc@v100 -N2 --ntasks-per-node=4 --gres=gpu:4 -c10 -t 1:00:00 --hint=nomultithread"
+    text = f"#!/bin/bash\n#SBATCH {header}\n{srun} python x.py\n"
+    if "torchrun" in srun:
+        text = text.replace(" python", "").replace("per-node=4", "per-node=1").replace("-c10", "-c40")
+    made = rewrite(examine(text, site.load("jean-zay")), {})
+    if ranks is None:
+        assert any("the job's 2 nodes" in message for _, message in made.problems), made
+    else:
+        assert made.request is not None, made.problems
+        assert (made.request.nodes, made.request.tasks_per_node) == (2, ranks)
+
+
+@pytest.mark.parametrize("sizes", ["-N1 -n1 -w $n", "-n1 -w $n", "--nodes=1 --ntasks=1 --nodelist=$n"])
+def test_a_loop_over_nodes_that_starts_one_task_on_each_is_the_whole_job(sizes):
+    """`srun -N1 -n1 -w $node` for each node, in the background, starts the command everywhere."""
+    header = "-A abc@v100 -N2 --ntasks-per-node=1 --gres=gpu:4 -c40 -t 1:00:00 --hint=nomultithread"
+    loop = f"for n in a b; do srun {sizes} torchrun --nproc_per_node=4 x.py & done; wait"
+    made = rewrite(examine(f"#!/bin/bash\n#SBATCH {header}\n{loop}\n", site.load("jean-zay")), {})
+    assert made.problems == []
+    assert made.request is not None
+    assert (made.request.nodes, made.request.tasks_per_node) == (2, 4)
+
+
 def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
     """A profile that extends Gadi's finds what Gadi's does, in its own file; what it does not confirm only warns."""
     (work / "site_profiles").mkdir()

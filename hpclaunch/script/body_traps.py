@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hpclaunch.script.asked import Asked
+from hpclaunch.script.complete import step_size
 from hpclaunch.script.downloads import download
 from hpclaunch.script.launch import Launch, name_of
 from hpclaunch.script.lexer import plain
@@ -210,12 +211,7 @@ def _layout(script: Script) -> Iterator[Remark]:
     for start in script.program.main:
         srun = start.launch.layer("srun")
         own = start.launch.layer("torchrun", "accelerate", "deepspeed")
-        per_node = script.asked.starts
-        if srun:
-            override = srun.options.get("ntasks-per-node", "")
-            total = srun.options.get("ntasks", "")
-            tasks = script.asked.nodes if "NNODES" in total else whole(total)
-            per_node = whole(override) or max((tasks or 0) // script.asked.nodes, 1 if tasks else 0) or per_node
+        per_node = step_size(script.asked, start.launch)[1]
         line = script.asked.size_line or start.launch.line
         if srun and own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"

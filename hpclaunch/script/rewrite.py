@@ -12,8 +12,9 @@ from msgspec import Struct
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
+from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
-from hpclaunch.script.complete import complete
+from hpclaunch.script.complete import complete, step_size
 from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
@@ -45,7 +46,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     assert report.program is not None  # noqa: S101
     program, asked = report.program, report.asked
     result = Rewrite(None, [(line, f"`{what}`: {why}") for line, what, why in asked.left], [])
-    start = _main(report.lines, program, result)
+    start = _main(report.lines, program, asked, result)
     if start is None:
         return result
     site = report.profile.site
@@ -102,7 +103,7 @@ def _request(result: Rewrite, values: dict[str, Any]) -> None:
         result.problems += [(0, line) for line in str(error).splitlines()]
 
 
-def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
+def _main(lines: list[str], program: Program, asked: Asked, result: Rewrite) -> Start | None:
     """Return the one command that the job is for; say why where there is none."""
     if not is_shell(lines[0]):
         result.problems.append((1, f"{lines[0].strip()}: only scripts of bash and its like can be written anew"))
@@ -127,7 +128,7 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
-    result.problems += _joined(start)
+    result.problems += [*_joined(start), *_part(asked, start, fan_out)]
     if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
         result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
@@ -170,6 +171,17 @@ def _joined(start: Start) -> Iterator[tuple[int, str]]:
             yield command.line, f"`{words_of(command)[:60]}` runs where the command fails: do that in a job of its own"
         elif before.joint not in ("&&", "||", "|", "|&"):
             return
+
+
+def _part(asked: Asked, start: Start, fan_out: bool) -> Iterator[tuple[int, str]]:
+    """Yield that srun starts the command in a part of the job only: hpclaunch starts it in all of it."""
+    if start.launch.layer("srun") is None:
+        return
+    nodes, per_node = step_size(asked, start.launch, fan_out)
+    own = start.launch.layer("torchrun", "accelerate", "deepspeed")
+    if nodes < asked.nodes or (per_node < asked.starts and own is None):
+        what = f"srun starts {nodes * per_node} on {nodes} of the job's {asked.nodes} nodes"
+        yield start.launch.line, f"{what}, the directives ask for {asked.nodes * asked.starts}: ask for what it uses"
 
 
 def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> None:

@@ -153,7 +153,7 @@ class _Reader:
                 self.blocks.pop()
         else:
             self.header = False
-            if statement.commands:
+            if statement.commands and not (text == ";" and statement.commands[-1].joint == "&"):  # `& done;`
                 statement.commands[-1].joint = text
             self.command = None
             if text in (";", "&") and not self.blocks:
