@@ -283,6 +283,7 @@ def entries(body: str) -> tuple[list[str], dict[str, str], list[str]]:
          ["if [ -e x ]; then", "  rm x", "fi"], {}, ["python", "x.py"]),
         ("cat >f <<E\n a\n\nb\nE\nsrun python x.py", ["cat >f <<E", " a", " ", "b", "E"], {}, ["python", "x.py"]),
         ("set -e; srun bash -c 'cd x && python x.py'", ["cd x"], {}, ["python", "x.py"]),
+        ("nodes=$(hostname)\nname=x\nsrun python $name.py", [], {}, ["python", "x.py"]),
         ("conda activate a\nsrun python x.py", ["conda activate a"], {}, ["python", "x.py"]),
         ("D=out\nmkdir $D\nsrun python x.py", ["D=out", "mkdir $D"], {}, ["python", "x.py"]),
         ("CMD='python x.py --a 1'\nsrun $CMD --b", [], {}, ["python", "x.py", "--a", "1", "--b"]),
@@ -329,6 +330,11 @@ def test_a_body_becomes_a_request(body, setup, env, command):
         ("CUDA_VISIBLE_DEVICES=0 python x.py &\nCUDA_VISIBLE_DEVICES=1 python y.py\nwait", "lines 3 and 4 all start"),
         ('srun python x.py "$@"', "the script's own arguments"),
         ("IFS=,\nsrun python x.py", "the variable IFS is the job script's own"),
+        ('command=$(cat cmd.txt)\npython train.py "$command"', "the variable command is the job script's own"),
+        ("source env.sh\nsrun python x.py $log", "the variable log is the job script's own"),
+        ("export log=1\nsrun python x.py", "the variable log is the job script's own"),
+        ("name=$(date +%s)\nmkdir $name\nsrun python x.py", "the variable name is the job script's own"),
+        ("for x in 1 2; do pids=$x; done\nsrun python x.py", "the variable pids is the job script's own"),
     ],
 )
 def test_what_cannot_be_rewritten_says_why(body, why):

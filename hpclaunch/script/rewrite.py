@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hpclaunch.checks.words import SHELLS_OWN
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
@@ -60,16 +61,18 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
     entries = setup.settle(needed)
-    result.notes += setup.notes
-    result.problems += setup.problems
-    _around(result, program, start, report.lines)
     lines = [line or " " for entry in entries for line in entry.text.split("\n")]
     exports = _exports(entries, needed - set(setup.env))
+    for name in sorted(SHELLS_OWN & set(exports) - {name for entry in entries for name in entry.sets}):
+        setup.own(start.launch.line, name)  # set in a file that the script sources
     if exports:
         lines.append(f"export {' '.join(exports)}")
     for entry in entries:
         if not all(line.isprintable() for line in entry.text.split("\n")):
             result.problems.append((entry.line, "a control character, which cannot be carried"))
+    result.notes += setup.notes
+    result.problems += setup.problems
+    _around(result, program, start, report.lines)
     storage = [*asked.values.get("storage", []), *needed_storage(asked, report.lines)]
     values |= {
         "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from hpclaunch.checks.words import RESERVED, RESERVED_PBS
+from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
 from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments
@@ -15,8 +15,6 @@ from hpclaunch.script.tables import words
 from hpclaunch.site import Partition, Site
 
 _NAMES = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)|\(\([^)]*?\b([A-Za-z_]\w*)")
-# Variables of the job script that are set before a person's lines, or must not be.
-_JOB_SCRIPTS_OWN = {"IFS", "BASH_ENV", "SHELLOPTS", "POSIXLY_CORRECT", "job_id", "ended", "lost", "pids"}
 # Commands behind which modules and environments may still move up.
 _NEUTRAL = words(
     "cd cp date df echo env free hostname ls lscpu mkdir nproc nvidia-smi printenv printf pwd rm sleep touch ulimit "
@@ -172,8 +170,8 @@ class Setup(Struct):
             constant = plain(value)
             if name in RESERVED or (name in RESERVED_PBS and self.site.scheduler == "pbs"):
                 self.notes.append((command.line, f"{name}: the job sets it itself"))
-            elif name in _JOB_SCRIPTS_OWN:
-                self.problems.append((command.line, f"the variable {name} is the job script's own: rename it"))
+            elif name in SHELLS_OWN and (exported or name.isupper()):  # capitals: bash reads it unasked
+                self.own(command.line, name)
             elif exported and constant is not None and constant.isprintable() and self._once(name) and not self.blocked:
                 self.env[name] = constant
             else:
@@ -187,6 +185,10 @@ class Setup(Struct):
 
     def _once(self, name: str) -> bool:
         return name in self.program.variables
+
+    def own(self, line: int, name: str) -> None:
+        """Note that a variable cannot have this name in the job script."""
+        self.problems.append((line, f"the variable {name} is the job script's own: rename it"))
 
     def _keep(self, line: int, text: str, sets: set[str], kind: str, needs: set[str] | None = None) -> None:
         text = "\n".join(part.expandtabs(4) for part in text.split("\n"))
@@ -205,6 +207,9 @@ class Setup(Struct):
             if len(fewer) == len(kept):
                 break
             kept = fewer
+        for entry in kept:
+            for name in sorted(entry.sets & SHELLS_OWN):
+                self.own(entry.line, name)
         stays = set(map(id, kept))
         there = {name for entry in kept for name in entry.sets} | set(self.env)
         for entry in self.entries:
