@@ -227,6 +227,33 @@ def test_a_plan_s_finding_stands_at_the_option_s_line():
     assert "gadi.yaml:" in one.source
 
 
+def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
+    """An account of other GPUs is refused, be there a $VARIABLE in a directive elsewhere, forced to pass, or not."""
+    wrong = JZ.replace("abc@v100", "abc@a100").replace("--nodes=1", "--nodes=1 --constraint=v100-32g")
+    with_variable = wrong.replace("--hint=nomultithread", "--hint=nomultithread --output=$HOME/x.out")
+    assert found("jean-zay", wrong, "account") == [(3, True)]
+    report = examine(with_variable, site.load("jean-zay"), {"force": ["variable"]})
+    assert [(one.line, one.check) for one in report.remarks if one.refuses] == [(3, "account")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gadi", GADI.replace("#PBS -P ab12\n", "")),
+        ("gadi", GADI.replace("-P ab12", "-P your_project")),
+        ("gadi", GADI.replace("-l wd", "-l wd -V")),
+        ("gadi", GADI.replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "select=1:ncpus=12:ngpus=1:mem=90GB,jobfs=9GB")),
+        ("jean-zay", JZ.replace("=10:00:00", "=20:00:01")),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100")),
+        ("jean-zay", JZ.replace("srun", "idrquota -m\nsrun")),
+        ("jean-zay", JZ.replace("train.py", "train.py --devices 8")),
+    ],
+)  # fmt: skip
+def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
+    """A mistake that a script and its request both show has one line of output."""
+    assert len([one for one in look(name, text).remarks if one.refuses or one.check == "export"]) == 1
+
+
 def test_a_forced_check_only_warns():
     """--force lets a trap warn, as it does with a request's checks."""
     report = examine(JZ.replace("srun ", ""), site.load("jean-zay"), {"force": ["fan-out"]})

@@ -114,11 +114,15 @@ def examine(
         _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
     ]
     report.plan, findings = consider(profile, report.request)
-    said = {one.check for one in report.remarks}
+    said = {(one.line, one.check) for one in report.remarks}
     for finding in findings:
         known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
-        if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
-            report.remarks.append(place(report, finding))
+        if known or finding.check in _NOT_OF_SCRIPTS:
+            continue
+        placed = place(report, finding)
+        twins = {finding.check} | _TWINS.get(finding.check, set())
+        if not any((placed.line, twin) in said for twin in twins):
+            report.remarks.append(placed)
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
@@ -183,7 +187,8 @@ def place(report: Report, finding: Finding) -> Remark:
     known = report.asked.lines if report.asked else {}
     check = CHECKS.get(finding.check)
     keys = check.options.split() if check else []
-    line = _mentioned(report.lines, finding.message) if set(keys) & {"setup", "command", "directive"} else 0
+    said = set(keys) & {"setup", "command", "directive", "module"}
+    line = _mentioned(report.lines, finding) if said else 0
     if not line and keys[:1] == ["command"] and report.program and report.program.main:
         line = report.program.main[-1].launch.line
     line = line or next((known[key] for key in keys if key in known), 0)
@@ -192,9 +197,12 @@ def place(report: Report, finding: Finding) -> Remark:
     return Remark(line, finding.check, finding.message, finding.refuses, finding.source)
 
 
-def _mentioned(lines: list[str], message: str) -> int:
-    """Return the first line of the script in which a path, variable or option of the message stands."""
-    for word in re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", message):
+def _mentioned(lines: list[str], finding: Finding) -> int:
+    """Return the first line of the script in which a path, variable or option of the finding stands."""
+    words = re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", finding.message)
+    if finding.key.startswith("removed_commands."):
+        words = [finding.key.partition(".")[2]]
+    for word in words:
         name = word.strip(":;,.").removeprefix("--")
         for number, line in enumerate(lines, 1):
             if (
