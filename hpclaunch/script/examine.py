@@ -114,19 +114,26 @@ def examine(
         _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
     ]
     report.plan, findings = consider(profile, report.request)
-    said = {(one.line, one.check) for one in report.remarks}
-    for finding in findings:
-        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
-        if known or finding.check in _NOT_OF_SCRIPTS:
-            continue
-        placed = place(report, finding)
-        twins = {finding.check} | _TWINS.get(finding.check, set())
-        if not any((placed.line, twin) in said for twin in twins):
-            report.remarks.append(placed)
+    report.remarks += _placed(report, findings)
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _placed(report: Report, findings: list[Finding]) -> list[Remark]:
+    """Return the findings of the plan at their lines, without those of which a trap has spoken there."""
+    said = {(one.line, one.check) for one in report.remarks}
+    placed = []
+    for finding in findings:
+        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        if known or finding.check in _NOT_OF_SCRIPTS:
+            continue
+        one = place(report, finding)
+        twins = {finding.check} | _TWINS.get(finding.check, set())
+        if not any((one.line, twin) in said for twin in twins):
+            placed.append(one)
+    return placed
 
 
 def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
