@@ -44,6 +44,7 @@ A100 = (
     .replace("cpus-per-task=10", "cpus-per-task=8")
     .replace("module load", "module load arch/a100\nmodule load")
 )
+WHOLE = "ncpus=72,mem=380GB,jobfs=800GB"
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
 
@@ -252,6 +253,33 @@ def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
 def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
     """A mistake that a script and its request both show has one line of output."""
     assert len([one for one in look(name, text).remarks if one.refuses or one.check == "export"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "check", "key"),
+    [
+        ("gadi", GADI.replace("python", "wget https://host/file\npython"), "download", ("internet",)),
+        ("jean-zay", JZ.replace("#SBATCH --hint=nomultithread\n", ""), "site-directive", ("directives",)),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100"), "modules", ("partitions", "h100", "modules")),
+        ("jean-zay", JZ.replace("srun", "idrquota\nsrun"), "commands", ("removed_commands", "idrquota")),
+        ("gadi", GADI.replace("-q gpuvolta", "-q normal").replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", WHOLE), "totals",
+         ("multi_node",)),
+    ],
+)  # fmt: skip
+def test_a_trap_names_the_profile_s_line_that_it_rests_on(name, text, check, key):
+    """A key that site and partition both have is cited where it was read, and not at the partition's name."""
+    profile = site.load(name)
+    assert profile.where(key) != profile.where(key[:-1])
+    (one,) = [one for one in look(name, text).remarks if one.check == check]
+    assert one.source == profile.where(key)
+
+
+def test_an_unconfirmed_key_of_the_site_warns(tmp_path):
+    """A site's own word on a key that its partitions could have too counts: unconfirmed, it does not refuse."""
+    (tmp_path / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nunconfirmed: [multi_node]\n")
+    text = GADI.replace("-q gpuvolta", "-q normal").replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", WHOLE)
+    assert found("gadi", text, "totals") == [(5, True)]
+    assert found(str(tmp_path / "mine.yaml"), text, "totals") == [(5, False)]
 
 
 def test_a_forced_check_only_warns():

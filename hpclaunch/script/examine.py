@@ -142,7 +142,7 @@ def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
     if trap is None or not trap.reads or one.source != trap.source:
         return one
     name = trap.reads.split()[0]
-    key = ("partitions", partition, name) if name in Partition.__struct_fields__ else (name,)
+    key = one.key or (("partitions", partition, name) if name in Partition.__struct_fields__ else (name,))
     weak = is_unconfirmed(profile.site, key)
     return structs.replace(one, source=profile.where(key) or one.source, refuses=one.refuses and not weak)
 
