@@ -377,6 +377,22 @@ def test_srun_s_own_sizes_count(srun, ranks):
         assert (made.request.nodes, made.request.tasks_per_node) == (2, ranks)
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("cd /data && python x.py; cp out /x", ["`cp out /x`"]),
+        ("python x.py; cp a b && rm a 2>/dev/null; date", ["`cp a b && rm a 2>/dev/null`", "`date`"]),
+        ("python x.py\n  cp out  /x  # keep", ["`cp out /x # keep`"]),
+    ],
+)
+def test_what_is_not_carried_is_named_and_no_more(body, told):
+    """A note names the words that are lost, not those beside them on the line that were carried."""
+    text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
+    made = rewrite(examine(text, site.load("jean-zay")), {})
+    assert made.request is not None, made.problems
+    assert [why.partition(":")[0] for _, why in made.notes] == told
+
+
 @pytest.mark.parametrize("sizes", ["-N1 -n1 -w $n", "-n1 -w $n", "--nodes=1 --ntasks=1 --nodelist=$n"])
 def test_a_loop_over_nodes_that_starts_one_task_on_each_is_the_whole_job(sizes):
     """`srun -N1 -n1 -w $node` for each node, in the background, starts the command everywhere."""

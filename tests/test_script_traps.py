@@ -44,7 +44,9 @@ A100 = (
     .replace("cpus-per-task=10", "cpus-per-task=8")
     .replace("module load", "module load arch/a100\nmodule load")
 )
-WHOLE = "ncpus=72,mem=380GB,jobfs=800GB"
+CORES = GADI.replace("gpuvolta", "normal").replace(
+    "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "ncpus=72,mem=380GB,jobfs=800GB"
+)
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
 
@@ -262,7 +264,7 @@ def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
         ("jean-zay", JZ.replace("#SBATCH --hint=nomultithread\n", ""), "site-directive", ("directives",)),
         ("jean-zay", A100.replace("arch/a100", "arch/h100"), "modules", ("partitions", "h100", "modules")),
         ("jean-zay", JZ.replace("srun", "idrquota\nsrun"), "commands", ("removed_commands", "idrquota")),
-        ("gadi", GADI.replace("-q gpuvolta", "-q normal").replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", WHOLE), "totals",
+        ("gadi", CORES, "totals",
          ("multi_node",)),
     ],
 )  # fmt: skip
@@ -277,9 +279,8 @@ def test_a_trap_names_the_profile_s_line_that_it_rests_on(name, text, check, key
 def test_an_unconfirmed_key_of_the_site_warns(tmp_path):
     """A site's own word on a key that its partitions could have too counts: unconfirmed, it does not refuse."""
     (tmp_path / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nunconfirmed: [multi_node]\n")
-    text = GADI.replace("-q gpuvolta", "-q normal").replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", WHOLE)
-    assert found("gadi", text, "totals") == [(5, True)]
-    assert found(str(tmp_path / "mine.yaml"), text, "totals") == [(5, False)]
+    assert found("gadi", CORES, "totals") == [(5, True)]
+    assert found(str(tmp_path / "mine.yaml"), CORES, "totals") == [(5, False)]
 
 
 def test_a_forced_check_only_warns():

@@ -72,7 +72,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
             result.problems.append((entry.line, "a control character, which cannot be carried"))
     result.notes += setup.notes
     result.problems += setup.problems
-    _around(result, program, start, report.lines)
+    _around(result, setup, start, report.lines)
     storage = [*asked.values.get("storage", []), *needed_storage(asked, report.lines)]
     values |= {
         "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,
@@ -291,7 +291,7 @@ def _closed(text: str) -> int:
     return lexer.at
 
 
-def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -> None:
+def _around(result: Rewrite, setup: Setup, start: Start, lines: list[str]) -> None:
     """Note what of the start itself is not carried, and what comes after it."""
     layers = " ".join(f"{layer.kind} {' '.join(layer.words)}".strip() for layer in start.launch.layers)
     if layers:
@@ -305,9 +305,12 @@ def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -
                 result.notes.append((command.line, f"`{' '.join(command.words)[:60]}`: it comes after the command"))
     elif start.statement.block in _LOOPS:
         result.notes.append((start.statement.first, "the loop over the nodes: hpclaunch starts them itself"))
-    after = program.body.statements[program.body.statements.index(start.statement) + 1 :]
+    statements = setup.program.body.statements
+    shared = _shared(statements)
+    after = statements[statements.index(start.statement) + 1 :]
     for statement in after:
-        text = " ".join(lines[statement.first - 1].split())
+        alone = statement.block or not shared & set(range(statement.first, statement.last + 1))
+        text = " ".join((lines[statement.first - 1] if alone else setup.text(statement, lines, False)).split())
         result.notes.append((statement.first, f"`{text[:60]}`: it comes after the command"))
 
 

@@ -52,7 +52,7 @@ class Setup(Struct):
 
     def statement(self, statement: Statement, lines: list[str], alone: bool) -> None:
         """Take a statement of the script; `alone` on its lines, it is kept as it stands."""
-        text = self._text(statement, lines, alone)
+        text = self.text(statement, lines, alone)
         commands = statement.commands
         if not commands or (not statement.block and all(not c.words and not c.redirects for c in commands)):
             return
@@ -75,7 +75,8 @@ class Setup(Struct):
     def _special(self, commands: list[Command]) -> bool:
         return any(_head(command) in ("module", "ml", "source", ".", "export") for command in commands)
 
-    def _text(self, statement: Statement, lines: list[str], alone: bool) -> str:
+    def text(self, statement: Statement, lines: list[str], alone: bool) -> str:
+        """Return a statement as it stands there: whole lines, or its words where it shares a line."""
         last = statement.last
         while last + 1 in self.program.body.heredocs:
             last += 1
