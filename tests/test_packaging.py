@@ -126,6 +126,7 @@ FILES = [
     "hpclaunch/script/program.py",
     "hpclaunch/script/remark.py",
     "hpclaunch/script/rewrite.py",
+    "hpclaunch/script/same.py",
     "hpclaunch/script/setup.py",
     "hpclaunch/script/shell.py",
     "hpclaunch/script/tables.py",

@@ -44,6 +44,9 @@ A100 = (
     .replace("cpus-per-task=10", "cpus-per-task=8")
     .replace("module load", "module load arch/a100\nmodule load")
 )
+CORES = GADI.replace("gpuvolta", "normal").replace(
+    "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "ncpus=72,mem=380GB,jobfs=800GB"
+)
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
 
@@ -226,6 +229,59 @@ def test_a_plan_s_finding_stands_at_the_option_s_line():
     (one,) = look("gadi", text).remarks
     assert (one.line, one.check, one.refuses) == (6, "walltime", True)
     assert "gadi.yaml:" in one.source
+
+
+def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
+    """An account of other GPUs is refused, be there a $VARIABLE in a directive elsewhere, forced to pass, or not."""
+    wrong = JZ.replace("abc@v100", "abc@a100").replace("--nodes=1", "--nodes=1 --constraint=v100-32g")
+    with_variable = wrong.replace("--hint=nomultithread", "--hint=nomultithread --output=$HOME/x.out")
+    assert found("jean-zay", wrong, "account") == [(3, True)]
+    report = examine(with_variable, site.load("jean-zay"), {"force": ["variable"]})
+    assert [(one.line, one.check) for one in report.remarks if one.refuses] == [(3, "account")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gadi", GADI.replace("#PBS -P ab12\n", "")),
+        ("gadi", GADI.replace("-P ab12", "-P your_project")),
+        ("gadi", GADI.replace("-l wd", "-l wd -V")),
+        ("gadi", GADI.replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "select=1:ncpus=12:ngpus=1:mem=90GB,jobfs=9GB")),
+        ("jean-zay", JZ.replace("=10:00:00", "=20:00:01")),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100")),
+        ("jean-zay", JZ.replace("srun", "idrquota -m\nsrun")),
+        ("jean-zay", JZ.replace("train.py", "train.py --devices 8")),
+    ],
+)  # fmt: skip
+def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
+    """A mistake that a script and its request both show has one line of output."""
+    assert len([one for one in look(name, text).remarks if one.refuses or one.check == "export"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "check", "key"),
+    [
+        ("gadi", GADI.replace("python", "wget https://host/file\npython"), "download", ("internet",)),
+        ("jean-zay", JZ.replace("#SBATCH --hint=nomultithread\n", ""), "site-directive", ("directives",)),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100"), "modules", ("partitions", "h100", "modules")),
+        ("jean-zay", JZ.replace("srun", "idrquota\nsrun"), "commands", ("removed_commands", "idrquota")),
+        ("gadi", CORES, "totals",
+         ("multi_node",)),
+    ],
+)  # fmt: skip
+def test_a_trap_names_the_profile_s_line_that_it_rests_on(name, text, check, key):
+    """A key that site and partition both have is cited where it was read, and not at the partition's name."""
+    profile = site.load(name)
+    assert profile.where(key) != profile.where(key[:-1])
+    (one,) = [one for one in look(name, text).remarks if one.check == check]
+    assert one.source == profile.where(key)
+
+
+def test_an_unconfirmed_key_of_the_site_warns(tmp_path):
+    """A site's own word on a key that its partitions could have too counts: unconfirmed, it does not refuse."""
+    (tmp_path / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nunconfirmed: [multi_node]\n")
+    assert found("gadi", CORES, "totals") == [(5, True)]
+    assert found(str(tmp_path / "mine.yaml"), CORES, "totals") == [(5, False)]
 
 
 def test_a_forced_check_only_warns():

@@ -30,8 +30,8 @@ def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
 
 def _for_some(name: str, word: str, key: str) -> str:
     return (
-        f"{word} is for special grants, and nothing of it is known here; if yours is one, describe it under `{key}` of a "
-        f"profile of your own that extends {name} (hpclaunch site new)"
+        f"{word} is for special grants, and nothing of it is known here; if yours is one, describe it under `{key}` "
+        f"of a profile of your own that extends {name} (hpclaunch site new)"
     )
 
 

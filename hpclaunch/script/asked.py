@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hpclaunch.script.remark import Directives, Option, Remark, remark
 from hpclaunch.site import Partition, Profile
+from hpclaunch.yamlfile import Key
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
@@ -42,9 +43,12 @@ class Asked(Struct):
         """Note a value and where it stands."""
         self.values[key], self.lines[key] = value, option.line
 
-    def say(self, check: str, line: int, message: str, **sure: bool) -> None:
+    def say(
+        self, check: str, line: int, message: str, *, refuses: bool | None = None, mended: bool = False,
+        key: Key | None = None,
+    ) -> None:  # fmt: skip
         """Add a remark."""
-        self.remarks.append(remark(check, line, message, **sure))
+        self.remarks.append(remark(check, line, message, refuses=refuses, mended=mended, key=key))
 
     def number(self, option: Option | None, read: Callable[[str], Any]) -> Any:
         """Return an option's value as `read` reads it; None where there is none, or where it cannot be read."""

@@ -71,10 +71,11 @@ def _ntasks(directives: Directives, asked: Asked) -> Iterator[Remark]:
 def _site_directives(directives: Directives, asked: Asked, last: int) -> Iterator[Remark]:
     if not asked.gpus and not asked.partition.cores_per_node:
         return
-    for line in asked.profile.site.directives:
+    for i, line in enumerate(asked.profile.site.directives):
         found = re.match(r"--([a-z-]+)", line)
         if found and not directives.last(found[1]):
-            yield remark("site-directive", last, f"add #SBATCH {line}, as the site's own examples have", mended=True)
+            text = f"add #SBATCH {line}, as the site's own examples have"
+            yield remark("site-directive", last, text, mended=True, key=("directives", i))
 
 
 def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:

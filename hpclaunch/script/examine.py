@@ -115,15 +115,7 @@ def examine(
         _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
     ]
     report.plan, findings = consider(profile, report.request)
-    said = {one.check for one in report.remarks}
-    for finding in findings:
-        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
-        known = known or (finding.check == "signal" and any(c.words[:1] == ["trap"] for c in body.commands()))
-        known = known or ("no-queue" in said and _of_partition(finding))
-        if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
-            if finding.fatal and finding.key == "restricted":  # nothing can be rendered, but the script may run
-                finding = structs.replace(finding, refuses=False)
-            report.remarks.append(place(report, finding))
+    report.remarks += _placed(report, findings)
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
@@ -136,13 +128,34 @@ def _of_partition(finding: Finding) -> bool:
     return finding.key.startswith("partitions.") or (check is not None and "tasks_per_node" in check.options)
 
 
+def _placed(report: Report, findings: list[Finding]) -> list[Remark]:
+    """Return the findings of the plan at their lines, without those of which a trap has spoken there."""
+    said = {(one.line, one.check) for one in report.remarks}
+    no_queue = any(one.check == "no-queue" for one in report.remarks)
+    commands = report.program.body.commands() if report.program else ()
+    traps = any(command.words[:1] == ["trap"] for command in commands)
+    placed = []
+    for finding in findings:
+        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        known = known or (finding.check == "signal" and traps) or (no_queue and _of_partition(finding))
+        if known or finding.check in _NOT_OF_SCRIPTS:
+            continue
+        one = place(report, finding)
+        if finding.key == "restricted":  # fatal where it is a queue: nothing can be rendered, but the script may run
+            one = structs.replace(one, refuses=False)
+        twins = {finding.check} | _TWINS.get(finding.check, set())
+        if not any((one.line, twin) in said for twin in twins):
+            placed.append(one)
+    return placed
+
+
 def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
     """Return a trap's remark with the profile's line that it rests on; where that is not confirmed, it warns."""
     trap = TRAPS.get(one.check)
     if trap is None or not trap.reads or one.source != trap.source:
         return one
     name = trap.reads.split()[0]
-    key = ("partitions", partition, name) if name in Partition.__struct_fields__ else (name,)
+    key = one.key or (("partitions", partition, name) if name in Partition.__struct_fields__ else (name,))
     weak = is_unconfirmed(profile.site, key)
     return structs.replace(one, source=profile.where(key) or one.source, refuses=one.refuses and not weak)
 
@@ -194,7 +207,8 @@ def place(report: Report, finding: Finding) -> Remark:
     known = report.asked.lines if report.asked else {}
     check = CHECKS.get(finding.check)
     keys = check.options.split() if check else []
-    line = _mentioned(report.lines, finding.message) if set(keys) & {"setup", "command", "directive"} else 0
+    said = set(keys) & {"setup", "command", "directive", "module"}
+    line = _mentioned(report.lines, finding) if said else 0
     if not line and keys[:1] == ["command"] and report.program and report.program.main:
         line = report.program.main[-1].launch.line
     line = line or next((known[key] for key in keys if key in known), 0)
@@ -203,9 +217,12 @@ def place(report: Report, finding: Finding) -> Remark:
     return Remark(line, finding.check, finding.message, finding.refuses, finding.source)
 
 
-def _mentioned(lines: list[str], message: str) -> int:
-    """Return the first line of the script in which a path, variable or option of the message stands."""
-    for word in re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", message):
+def _mentioned(lines: list[str], finding: Finding) -> int:
+    """Return the first line of the script in which a path, variable or option of the finding stands."""
+    words = re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", finding.message)
+    if finding.key.startswith("removed_commands."):
+        words = [finding.key.partition(".")[2]]
+    for word in words:
         name = word.strip(":;,.").removeprefix("--")
         for number, line in enumerate(lines, 1):
             if (

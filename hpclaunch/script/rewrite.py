@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.checks.words import RESERVED
+from hpclaunch.checks.words import SHELLS_OWN
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
-from hpclaunch.script.complete import complete
+from hpclaunch.script.complete import complete, step_size
 from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
-from hpclaunch.script.program import Program, Start, assignments, modules
+from hpclaunch.script.program import Program, Start, assignments
+from hpclaunch.script.same import kept, sure
 from hpclaunch.script.setup import Entry, Setup, names_in, words_of
 from hpclaunch.script.shell import Command, Statement
 
@@ -26,24 +29,9 @@ _HOISTED = re.compile(
     r"\$\((?!\()|\$\{\w+\[[^]@*]*\]\}|`[^`]*`|\$[1-9]|\$\{[1-9][^}]*\}|\$\$|\$\{?(?:RANDOM|SECONDS|EPOCHSECONDS)\b\}?"
 )
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
-# What the job's shell may do once for all ranks, who would all find the same.
-_ONCE = {
-    ".",
-    "cd",
-    "conda",
-    "date",
-    "echo",
-    "hostname",
-    "nvidia-smi",
-    "printenv",
-    "pwd",
-    "set",
-    "source",
-    "ulimit",
-    "umask",
-}
-_OTHER_MPI = re.compile(r"(?i)intel-?mpi|\bimpi\b|intel-oneapi-mpi|mpich|mvapich|mpt\b")
 _LOOPS = ("for", "while", "until")
+# Behind `||`, these only tell that the command failed, which the job's exit code does.
+_AT_FAILURE = ("exit", "echo", "printf", "true", ":")
 
 
 class Rewrite(Struct):
@@ -61,7 +49,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     assert report.program is not None  # noqa: S101
     program, asked = report.program, report.asked
     result = Rewrite(None, [(line, f"`{what}`: {why}") for line, what, why in asked.left], [])
-    start = _main(report.lines, program, result)
+    start = _main(report.lines, program, asked, result)
     if start is None:
         return result
     site = report.profile.site
@@ -70,23 +58,25 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     lifts = not site.module_paths or bool(uses & set(site.module_paths))
     setup = Setup(site, asked.partition, program, lifts, False, [], None, {}, [], [], [], start.launch.opened)
     values = complete(asked, start.launch)
-    first = _kept(asked, start, values, result)
+    first = kept(asked, start, values, result)
     _before(setup, program, start, report.lines, first)
     command, needed = _command(setup, start, first)
-    _sure(report, start, values, result)
+    sure(report, start, values, result)
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
     entries = setup.settle(needed)
-    result.notes += setup.notes
-    result.problems += setup.problems
-    _around(result, program, start, report.lines)
     lines = [line or " " for entry in entries for line in entry.text.split("\n")]
     exports = _exports(entries, needed - set(setup.env))
+    for name in sorted(SHELLS_OWN & set(exports) - {name for entry in entries for name in entry.sets}):
+        setup.own(start.launch.line, name)  # set in a file that the script sources
     if exports:
         lines.append(f"export {' '.join(exports)}")
     for entry in entries:
         if not all(line.isprintable() for line in entry.text.split("\n")):
             result.problems.append((entry.line, "a control character, which cannot be carried"))
+    result.notes += setup.notes
+    result.problems += setup.problems
+    _around(result, setup, start, report.lines)
     storage = [*asked.values.get("storage", []), *needed_storage(asked, report.lines)]
     values |= {
         "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,
@@ -120,7 +110,7 @@ def _request(result: Rewrite, values: dict[str, Any]) -> None:
         result.problems += [(0, line) for line in str(error).splitlines()]
 
 
-def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
+def _main(lines: list[str], program: Program, asked: Asked, result: Rewrite) -> Start | None:
     """Return the one command that the job is for; say why where there is none."""
     if not is_shell(lines[0]):
         result.problems.append((1, f"{lines[0].strip()}: only scripts of bash and its like can be written anew"))
@@ -145,6 +135,7 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
+    result.problems += [*_joined(start), *_part(asked, start, fan_out)]
     if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
         result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
@@ -159,6 +150,47 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
     return None if result.problems else start
 
 
+def _joined(start: Start) -> Iterator[tuple[int, str]]:
+    """Yield what in the command's own statement decides whether it runs, gives it its input or takes its output."""
+    commands = start.statement.commands
+    at = next(i for i, command in enumerate(commands) if command is start.command)
+    if start.command.negated:
+        yield start.command.line, "a `!` before the command: its exit code would be another"
+    carried = ("", ";", "&&") if not start.statement.block else ("", ";", "&")
+    first = at
+    while first and (not start.statement.block or commands[first - 1].joint in ("&&", "||", "|", "|&")):
+        first -= 1
+    for command in commands[first:at]:
+        if command.joint not in carried:
+            text = f"`{words_of(command)[:60]} {command.joint}` before the command: "
+            yield (
+                command.line,
+                text + ("it feeds it" if "|&".startswith(command.joint) else "it decides whether it runs"),
+            )
+    for before, command in pairwise(commands[at:]):
+        name = name_of(command.words[0]) if command.words else ""
+        if before.joint in ("|", "|&") and name != "tee":
+            yield (
+                command.line,
+                f"`{words_of(command)[:60]}` reads what the command prints: that is in a log for each rank",
+            )
+        elif before.joint == "||" and name not in _AT_FAILURE:
+            yield command.line, f"`{words_of(command)[:60]}` runs where the command fails: do that in a job of its own"
+        elif before.joint not in ("&&", "||", "|", "|&"):
+            return
+
+
+def _part(asked: Asked, start: Start, fan_out: bool) -> Iterator[tuple[int, str]]:
+    """Yield that srun starts the command in a part of the job only: hpclaunch starts it in all of it."""
+    if start.launch.layer("srun") is None:
+        return
+    nodes, per_node = step_size(asked, start.launch, fan_out)
+    own = start.launch.layer("torchrun", "accelerate", "deepspeed")
+    if nodes < asked.nodes or (per_node < asked.starts and own is None):
+        what = f"srun starts {nodes * per_node} on {nodes} of the job's {asked.nodes} nodes"
+        yield start.launch.line, f"{what}, the directives ask for {asked.nodes * asked.starts}: ask for what it uses"
+
+
 def _before(setup: Setup, program: Program, start: Start, lines: list[str], first: list[Command]) -> None:
     """Sort what comes before the command, and what prepares it inside of its quotes, but for what is `first` there."""
     shared = _shared(program.body.statements)
@@ -170,8 +202,7 @@ def _before(setup: Setup, program: Program, start: Start, lines: list[str], firs
         for command in start.statement.commands:
             if command is start.command:
                 break
-            checked = command.joint == "&&"
-            setup.command(command, " ".join(command.words) + (" || exit 1" if checked else ""))
+            setup.command(command, words_of(command) + (" || exit 1" if command.joint == "&&" else ""))
     for setting in start.launch.env:
         name, _, value = setting.partition("=")
         if (constant := plain(value)) is not None and constant.isprintable():
@@ -196,58 +227,6 @@ def _shared(statements: list[Statement]) -> set[int]:
         shared |= own & seen
         seen |= own
     return shared
-
-
-def _kept(asked: Asked, start: Start, values: dict[str, Any], result: Rewrite) -> list[Command]:
-    """Return what each rank does before the command, inside of its quotes; the job's shell does it once for all."""
-    ranks, by_node = values["tasks_per_node"], start.launch.layer("torchrun", "accelerate", "deepspeed")
-    if asked.nodes * (1 if by_node else ranks) == 1:
-        return []
-    found: list[Command] = []
-    for command in start.launch.before:
-        head = name_of((command.split()[1] or [""])[0])
-        settings = list(assignments(command))
-        same = all(plain(value) is not None or name in RESERVED for name, value, _ in settings)
-        once = head in _ONCE or (head in ("", "export") and bool(settings) and same)
-        if head in ("module", "ml") or (once and not found):
-            continue
-        found.append(command)
-        if by_node and not settings and head not in _ONCE:
-            text = f"`{words_of(command)[:60]}` is done once on each node, the new script knows ranks only"
-            result.problems.append((start.launch.line, text))
-    return found
-
-
-def _sure(report: Report, start: Start, values: dict[str, Any], result: Rewrite) -> None:
-    """Say where the new script would be another job, or starts otherwise what the old one left to the program."""
-    launch, asked, line = start.launch, report.asked, start.launch.line
-    assert asked is not None and report.program is not None  # noqa: S101, PT018
-    if any(one.check == "no-queue" for one in report.remarks):
-        result.problems.append((0, "no queue is named, and which one the site would choose is not known: --partition"))
-    if mpi := launch.layer("mpirun"):
-        others = [name for _, name in modules(report.program.body) if _OTHER_MPI.search(name)]
-        others += ["mpiexec.hydra"] if any(name_of(word) == "mpiexec.hydra" for word in start.command.words) else []
-        others += [f"-{name}" for name in ("ppn", "perhost", "genv", "genvall") if name in mpi.options]
-        if others:
-            text = f"{others[0]} is not Open MPI, whose mpirun and variables hpclaunch uses: give --launcher tasks"
-            result.problems.append((line, f"{text}, if the program does without MPI"))
-    elif not launch.parallel and launch.words:
-        if asked.nodes > 1 and (not asked.gpus or not launch.bare):
-            text = (
-                f"`{' '.join(launch.words)[:60]}` is started once on {asked.nodes} nodes, hpclaunch starts it on each"
-            )
-            result.problems.append((line, f"{text}: give the command that each rank runs, or ask for one node"))
-        elif values["launcher"] == "lightning":
-            ranks = asked.nodes * values["tasks_per_node"]
-            text = f"one process that uses {values['tasks_per_node']} GPUs is started with --launcher lightning, as a "
-            text += f"trainer's that starts the others itself (WORLD_SIZE={ranks}); for any other program give "
-            result.told.append((line, f"{text}--tasks-per-node 1 --launcher tasks"))
-    for number, directive in asked.carried:
-        if re.match(r"--signal[\s=]\s*R?B", directive):
-            text = (
-                f"`{directive}`: it goes to the old script's shell alone; --max-attempts 2 warns the ranks and goes on"
-            )
-            result.notes.append((number, text))
 
 
 def _command(setup: Setup, start: Start, first: list[Command]) -> tuple[list[str], set[str]]:
@@ -319,7 +298,7 @@ def _closed(text: str) -> int:
     return lexer.at
 
 
-def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -> None:
+def _around(result: Rewrite, setup: Setup, start: Start, lines: list[str]) -> None:
     """Note what of the start itself is not carried, and what comes after it."""
     layers = " ".join(f"{layer.kind} {' '.join(layer.words)}".strip() for layer in start.launch.layers)
     if layers:
@@ -333,9 +312,12 @@ def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -
                 result.notes.append((command.line, f"`{' '.join(command.words)[:60]}`: it comes after the command"))
     elif start.statement.block in _LOOPS:
         result.notes.append((start.statement.first, "the loop over the nodes: hpclaunch starts them itself"))
-    after = program.body.statements[program.body.statements.index(start.statement) + 1 :]
+    statements = setup.program.body.statements
+    shared = _shared(statements)
+    after = statements[statements.index(start.statement) + 1 :]
     for statement in after:
-        text = " ".join(lines[statement.first - 1].split())
+        alone = statement.block or not shared & set(range(statement.first, statement.last + 1))
+        text = " ".join((lines[statement.first - 1] if alone else setup.text(statement, lines, False)).split())
         result.notes.append((statement.first, f"`{text[:60]}`: it comes after the command"))
 
 
