@@ -213,7 +213,7 @@ CASES = [
         "-J with",
         {"max_attempts": 2} | directive("-r y"),
     ),
-    ("arrays", G, WARNS, directive("-J 0-3", "-r y"), "takes no arrays", directive("-r y")),
+    ("arrays", G, WARNS, directive("-J 0-3", "-r y"), "may take no arrays", directive("-r y")),
     ("arrays", G, REFUSES, directive("-J 0-3"), "rerunnable", directive("-m abe")),
     ("arrays", J, REFUSES, DEV | directive("--array=0-10%2"), "11 jobs", DEV | directive("--array=0-9%2")),
     ("signal", G, WARNS, directive("--signal=USR1@60"), "torchrun", directive("-m abe")),

@@ -109,9 +109,11 @@ def arrays(plan: Plan) -> Iterator[Found]:
         if not (found := re.match(pattern, line)):
             continue
         count = _array_size(found[1])
-        if not plan.site.arrays:
+        if not plan.site.arrays and "arrays" not in plan.site.unconfirmed:
             yield Found(f"{line!r}: {plan.name} takes no arrays; submit each job by itself", ("arrays",))
             continue
+        if not plan.site.arrays:  # and if it does take them, the rest counts
+            yield Found(f"{line!r}: {plan.name} may take no arrays; submit each job by itself to be sure", ("arrays",))
         if plan.site.max_array and count > plan.site.max_array:
             yield Found(
                 f"{line!r}: {count} jobs, {plan.name} takes {plan.site.max_array} in an array; split it",
