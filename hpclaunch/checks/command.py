@@ -17,9 +17,11 @@ _NODE_LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHERS = {"srun", "mpirun", "mpiexec", "pbsdsh", "horovodrun", "sbatch", "qsub"}
 _NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 # Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
-_DOWNLOAD_SIGNS = ("wget", "curl", "aria2c", "gdown", "clone", "install", "download", "://")
+_DOWNLOAD_SIGNS = ("wget", "curl", "aria2c", "gdown", "clone", "install", "download", "://", "wandb", "rsync", "scp")
 _DOWNLOAD = (
-    r"\b(?:wget|curl|aria2c|gdown|git clone|(?:pip3?|conda|mamba|uv pip) install|(?:hf|huggingface-cli) download)\b"
+    r"\b(?:wget|curl|aria2c|gdown|git clone|wandb (?:login|sync)|(?:hf|huggingface-cli) download"
+    r"|(?:pip3?|conda|mamba|uv pip) install)\b"
+    r"|\b(?:rsync|scp) (?=(?:.* )?(?!localhost:)[\w.@-]{2,}:(?!/{2}))"
     r"|(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 )
 _ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
@@ -47,12 +49,21 @@ def settings(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.request.venv:
         yield "--venv", plan.request.venv
     yield from plan.request.env.items()
+    for line in plan.request.setup:
+        found = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s;&|]+)", line) if "=" in line else None
+        if found and found[1] not in plan.request.env:
+            yield found[1], found[2].strip("\"'")
     yield from ((f"--{name}", value) for name, value in options(plan.request.command))
 
 
 def launcher(plan: Plan) -> Iterator[Found]:
-    """Refuse a command that starts ranks itself where the job starts several already."""
+    """Refuse a command that starts ranks itself where the job starts several already, and one without a name."""
     words = plan.request.command
+    if words and not words[0].strip():
+        yield Found(
+            "the command's first word is empty, and no program has that name; give COMMAND, or nothing behind --"
+        )
+        return
     if not words or plan.world_size == 1:
         return
     program = PurePath(words[0]).name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hpclaunch.script.launch import is_python, name_of
 from hpclaunch.script.lexer import plain
 
@@ -15,7 +17,8 @@ _VERBS = {
     "git": {"clone", "pull", "fetch"},
     "huggingface-cli": {"download"},
     "hf": {"download"},
-    "wandb": {"sync"},
+    "wandb": {"sync", "login"},
+    "uv pip": {"install", "sync", "download"},
     "aws": {"s3"},
     "singularity": {"pull", "build"},
     "apptainer": {"pull", "build"},
@@ -35,6 +38,11 @@ def download(raw: list[str]) -> str:
     head, rest = name_of(words[0]), [word for word in words[1:] if not word.startswith("-")]
     if is_python(words[0]) and words[1:3] == ["-m", "pip"]:
         head, rest = "pip", rest[1:]
+    if head == "uv" and rest[:1] == ["pip"]:
+        head, rest = "uv pip", rest[1:]
+    if head in ("rsync", "scp", "sftp"):
+        far = any(re.match(r"[\w.@-]{2,}:", word) and not any(here in word for here in _HERE) for word in rest)
+        return head if far else ""
     verb = rest[0] if rest else ""
     if head in _FETCH:
         return "" if any(here in word for word in rest for here in _HERE) else head
@@ -44,7 +52,7 @@ def download(raw: list[str]) -> str:
 
 def _near(head: str, words: list[str], rest: list[str]) -> bool:
     """Tell whether pip, conda, git or a container's command takes what is here already."""
-    if head in ("pip", "pip3"):
+    if head in ("pip", "pip3", "uv pip"):
         local = [word for word in rest if word.startswith((".", "/")) or word.endswith(".whl")]
         return "--no-index" in words or (bool(rest) and local == rest)
     if head in ("conda", "mamba", "micromamba"):
