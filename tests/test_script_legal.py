@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from hpclaunch import site
 from hpclaunch.script.examine import Report, examine
@@ -218,12 +219,14 @@ def test_a_price_limit_counts_for_a_script(cli, work):
 
 
 def test_an_array_where_there_are_none_has_one_finding():
-    """Where a site takes no arrays, nobody is told how to make theirs rerunnable."""
-    found = [
-        one.message for one in look("gadi", GADI_1 + "#PBS -J 0-20\npython train.py\n").remarks if one.check == "arrays"
-    ]
-    assert len(found) == 1
-    assert "takes no arrays" in found[0]
+    """Where a site takes no arrays, nobody is told how to make theirs; where that is not sure, it is not said so."""
+    text, gadi = GADI_1 + "#PBS -J 0-20\npython train.py\n", site.load("gadi")
+    sure = structs.replace(gadi, site=structs.replace(gadi.site, unconfirmed=[]))
+    for profile, says in ((gadi, "may take no arrays"), (sure, "takes no arrays")):
+        found = [one.message for one in examine(text, profile).remarks if one.check == "arrays"]
+        assert sum("no arrays" in message for message in found) == 1
+        assert says in " ".join(found)
+        assert ("-r y" in " ".join(found)) == (profile is gadi)
 
 
 def test_an_address_is_no_path():
@@ -231,3 +234,86 @@ def test_an_address_is_no_path():
     own = site.load("gadi").site
     assert named_by(own, None, ["s3://g/data/ab12/x", "gs://scratch/ab12"]) == []
     assert named_by(own, None, ["file:///g/data/ab12/x"]) == ["gdata/ab12"]
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "refuses"),
+    [
+        ("pbsdsh -n 0 ./run.sh & pbsdsh -n 1 ./run.sh & wait\n", "pbsdsh", True),
+        ("for i in 0 1; do pbsdsh -n $i ./run.sh & done; wait\n", "pbsdsh", True),
+        ("i=0\nfor node in $(cat $PBS_NODEFILE | uniq); do\n  pbsdsh -n $i ./run.sh &\n  i=$((i+1))\ndone\nwait\n",
+         "pbsdsh", True),
+        ("pbsdsh -u hostname\npbsdsh -n 0 ./run.sh\n", "pbsdsh", True),
+        ("pbsdsh -v -- hostname\npbsdsh -n 0 ./run.sh\n", "pbsdsh", False),
+        ("N=$(wc -l < $PBS_NODEFILE)\ntorchrun --nnodes $N --nproc_per_node 4 train.py\n", "node-count", True),
+        ("N=$(cat $PBS_NODEFILE | wc -l)\npbsdsh -n 0 ./run.sh $N & wait\n", "node-count", False),
+    ],
+)  # fmt: skip
+def test_more_ways_to_count_nodes_as_cores(text, check, refuses):
+    """However a script counts nodes for pbsdsh or torchrun, it is told that PBS counts cores."""
+    assert of("gadi", GADI + text, check) == [refuses]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["pbsdsh -n 0 ./run.sh & pbsdsh -n 48 ./run.sh & wait\n", "for i in 0 48; do pbsdsh -n $i ./run.sh & done; wait\n",
+     "N=$(wc -l < $PBS_NODEFILE)\nmpirun -np $N ./a.out\n"],
+)  # fmt: skip
+def test_cores_counted_as_cores_are_fine(text):
+    """Indices in steps of a node's cores, and a rank for each core, are what PBS has."""
+    assert of("gadi", GADI + text, "pbsdsh") + of("gadi", GADI + text, "node-count") == []
+
+
+@pytest.mark.parametrize("text", ["wandb login\n", "uv pip install x\n", "rsync -av me@host:/x .\n", "scp host:/x .\n"])
+def test_more_downloads(text):
+    """wandb, uv, rsync and scp reach for the internet as well; a copy on the spot does not."""
+    assert of("gadi", GADI_1 + text + "python train.py\n", "download") == [False]
+    assert of("gadi", GADI_1 + "rsync -a x/ y/\npython train.py\n", "download") == []
+
+
+def test_a_request_s_sync_is_a_download_too(cli):
+    """`--setup 'wandb sync x'` is warned of where the nodes have no internet."""
+    words = ("check", "--site", "gadi", "-A", "ab12", "--setup")
+    for line in ("wandb sync x", "rsync -a me@host:/x ."):
+        assert "warning  download: " in cli(*words, line, "--", "python", "train.py").stdout
+    assert "download" not in cli(*words, "rsync -a x/ y", "--", "python", "train.py").stdout
+
+
+def test_a_cache_in_the_home_folder_is_seen_in_lines_of_shell(cli):
+    """`export HF_HOME=~/.cache` in a script or in --setup fills a small home folder: a warning."""
+    assert of("gadi", GADI_1 + "export HF_HOME=~/.cache\npython train.py\n", "home") == [False]
+    assert of("gadi", GADI_1 + "export HF_HOME=/scratch/ab12/c\npython train.py\n", "home") == []
+    words = ("check", "--site", "gadi", "-A", "ab12", "--setup", "export HF_HOME=$HOME/.cache", "--", "python", "x.py")
+    assert "warning  home: HF_HOME" in cli(*words).stdout
+
+
+def test_storage_behind_a_link(cli, work, monkeypatch):
+    """A script's path that leads into /g/data through a link needs that file system as well."""
+    (work / "data").symlink_to("/g/data/zz99/set")
+    (work / "old.sh").write_text(GADI_1 + f"python train.py --data {work}/data\n")
+    told = cli("check", "--script", "old.sh", "--site", "gadi").stdout
+    assert "old.sh:6: error: storage: " in told
+    assert "in gdata/zz99, which the job does not see" in told
+
+
+def test_totals_and_the_site_s_default_are_no_mistake(cli):
+    """What hpclaunch itself asks for on two nodes is not said to be meant for each."""
+    text = cli("render", "--site", "gadi", "-A", "ab12", "-p", "gpuhopper", "-N", "2", "--", "python", "x.py").stdout
+    assert "jobfs=800GB" in text
+    assert of("gadi", text, "totals") == []
+    assert False in of("gadi", GADI.replace("mem=760GB", "mem=190GB") + "mpirun python train.py\n", "totals")
+
+
+def test_findings_speak_the_script_s_words():
+    """Where a request's check refuses, the way out is a directive, with PBS's sums of all nodes."""
+    text = GADI.replace("jobfs=800GB", "jobfs=1800GB").replace("=1:00:00", "=49:00:00") + "mpirun python train.py\n"
+    told = " ".join(one.message for one in look("gadi", text).remarks)
+    assert "use -l jobfs=800GB" in told
+    assert "use -l walltime=48:00:00" in told
+
+
+def test_an_empty_command_is_refused(cli):
+    """`-- ''` names no program."""
+    result = cli("check", "--site", "gadi", "-A", "ab12", "--", "")
+    assert result.exit_code == 1
+    assert "first word is empty" in result.stdout

@@ -35,9 +35,11 @@ def check_script(
 
     `host` is the profile that knows this machine.
     """
+    from hpclaunch.links import followed
+
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile))
+    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), followed)
     if report.request is not None and "force" in typed:
         typed = {**typed, "force": report.request.force}  # without the traps that only a script has
     result, plan, script = _fixed(report, typed) if fix else (None, None, None)

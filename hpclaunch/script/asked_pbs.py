@@ -81,7 +81,11 @@ def _time(asked: Asked, directives: Directives) -> None:
 def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
     """Divide mem and jobfs, totals of the job, by its nodes."""
     part = asked.partition
-    for name, key, most in (("mem", "mem_gb", part.mem_gb_per_node), ("jobfs", "jobfs_gb", part.jobfs_gb_per_node)):
+    kinds = (
+        ("mem", "mem_gb", part.mem_gb_per_node, part.default_mem_gb_per_node),
+        ("jobfs", "jobfs_gb", part.jobfs_gb_per_node, part.default_jobfs_gb_per_node),
+    )
+    for name, key, most, default in kinds:
         option = directives.first(f"l.{name}")
         if option:
             asked.lines[key] = option.line
@@ -93,7 +97,7 @@ def _memory(asked: Asked, directives: Directives, nodes: int) -> None:
             asked.say("malformed", option.line, text)
             continue
         asked.set(key, values.whole_gb(size / nodes), option)
-        if nodes > 1 and most and 0.4 * most <= size <= most:
+        if nodes > 1 and most and 0.4 * most <= size <= most and not (default and size >= nodes * math.floor(default)):
             text = (
                 f"{name}={option.value} is for all {nodes} nodes, {size / nodes:g} GB each; if it is meant for each, "
             )

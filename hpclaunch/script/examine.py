@@ -19,8 +19,10 @@ from hpclaunch.script.complete import complete
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, understand
 from hpclaunch.script.remark import Directives, Remark, printable, remark
+from hpclaunch.script.tables import in_scripts_words
 from hpclaunch.script.traps import TRAPS
-from hpclaunch.site import Partition, Profile
+from hpclaunch.site import Partition, Profile, Site
+from hpclaunch.storage import as_named, named_by
 
 # Checks of what only a request has; and those that say in other words what a trap of scripts has said.
 _NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated", "log-folder"}
@@ -64,11 +66,13 @@ def examine(
     typed: dict[str, Any] | None = None,
     exists: Callable[[str], bool] = lambda _folder: True,
     here: bool = True,
+    follow: Callable[[Site, Request], Request] = lambda _site, request: request,
 ) -> Report:
     """Return what there is to say of a script at this site.
 
     `typed` are options of the command line, which win over the script's as those of qsub and sbatch do. `exists` tells
-    whether a folder is there, `here` whether this machine is the site's.
+    whether a folder is there, `here` whether this machine is the site's, `follow` where
+    a request's links lead.
     """
     typed = typed or {}
     lines, scheduler = split_lines(text), profile.site.scheduler
@@ -110,7 +114,8 @@ def examine(
     values["force"] = [name for name in force if name in CHECKS or name not in TRAPS]
     mistaken: list[tuple[str, str]] = []
     told = {one.line for one in report.remarks if one.check in ("variable", "placeholders", "malformed")}
-    report.request = make_request(values, mistaken)
+    report.request = follow(profile.site, make_request(values, mistaken))
+    report.remarks += _behind_links(report)
     report.remarks += [
         _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
     ]
@@ -120,6 +125,19 @@ def examine(
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _behind_links(report: Report) -> Iterator[Remark]:
+    """Yield the file systems that are behind links in the script, and that the job does not see."""
+    assert report.asked is not None and report.request is not None  # noqa: S101, PT018
+    site, account = report.profile.site, report.request.account or report.profile.site.account
+    has = [as_named(site, name) for name in report.asked.values.get("storage", [])] + site.storage
+    for word, real in report.request.links.items():
+        line = next((i for i, text in enumerate(report.lines, 1) if word in text and not text.startswith("#")), 0)
+        for name in named_by(site, account, [real]):
+            if name not in [*has, *named_by(site, account, [word])] and len(word) > 1 and line:
+                text = f"{word} leads to {real}, in {name}, which the job does not see: write -l storage="
+                yield remark("storage", line, text + "+".join([*has, name]), mended=True)
 
 
 def _of_partition(finding: Finding) -> bool:
@@ -214,7 +232,8 @@ def place(report: Report, finding: Finding) -> Remark:
     line = line or next((known[key] for key in keys if key in known), 0)
     if not line and report.directives.lines:
         line = report.directives.lines[-1]
-    return Remark(line, finding.check, finding.message, finding.refuses, finding.source)
+    message = in_scripts_words(finding.message, report.profile.site.scheduler, report.plan.nodes if report.plan else 1)
+    return Remark(line, finding.check, message, finding.refuses, finding.source)
 
 
 def _mentioned(lines: list[str], finding: Finding) -> int:

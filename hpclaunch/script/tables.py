@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # sbatch's long options; behind a blank the short one. `=` takes a value, `?` may have one (only as --option=VALUE).
 _SLURM = """
 account= A, acctg-freq=, array= a, batch=, bb=, bbf=, begin= b, chdir= D, workdir=, cluster-constraint=, clusters= M,
@@ -82,3 +84,35 @@ ASIDE = words(
     ulimit umask uname uniq unlink unset uptime wait wc which whoami
     """
 )
+
+
+_DIRECTIVES = {
+    "pbs": {
+        "walltime": "-l walltime={}",
+        "mem-gb": "-l mem={}GB",
+        "jobfs-gb": "-l jobfs={}GB",
+        "gpus-per-node": "-l ngpus={}",
+        "partition": "-q {}",
+    },
+    "slurm": {
+        "walltime": "--time={}",
+        "mem-gb": "--mem={}G",
+        "gpus-per-node": "--gres=gpu:{}",
+        "tasks-per-node": "--ntasks-per-node={}",
+        "qos": "--qos={}",
+    },
+}
+
+
+def in_scripts_words(message: str, scheduler: str, nodes: int) -> str:
+    """Return a message of hpclaunch's options in the words of directives; PBS takes the sums of all nodes."""
+
+    def directive(found: re.Match[str]) -> str:
+        form = _DIRECTIVES.get(scheduler, {}).get(found[1])
+        total = scheduler == "pbs" and found[1] in ("mem-gb", "jobfs-gb", "gpus-per-node") and found[2].isdigit()
+        return form.format(int(found[2]) * nodes if total else found[2]) if form else found[0]
+
+    message = re.sub(r"--nodes 1 --gpus-per-node (\d+)", "--gpus-per-node \\1 on --nodes 1", message)
+    return re.sub(
+        r"--(walltime|mem-gb|jobfs-gb|gpus-per-node|tasks-per-node|partition|qos) ([\w:.-]+)", directive, message
+    )
