@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpclaunch import site
@@ -163,6 +165,15 @@ def test_a_trap_is_found_at_its_line(check, name, right, old, new, line, refuses
 def test_every_trap_has_a_case():
     """No trap is without a script that shows it."""
     assert {case[0] for case in CASES} == set(TRAPS)
+
+
+@pytest.mark.parametrize("check", sorted(TRAPS.keys() - {"placeholders", "unknown-option"}))
+def test_what_a_trap_rests_on_can_be_looked_up(check):
+    """Each trap cites the profile's line, a public address, a manual, or what a named version was seen to do."""
+    source = TRAPS[check].source
+    parts = source.split(" | ") if source else []
+    assert parts or TRAPS[check].reads
+    assert all(re.match(r"https://\S+$|\w+\(\dB?\)$|OpenPBS [\d.]+, seen$", part) for part in parts)
 
 
 @pytest.mark.parametrize("text", [GADI, GADI_2])
