@@ -7,6 +7,8 @@ import re
 import pytest
 
 from hpclaunch import site
+from hpclaunch.plan import consider
+from hpclaunch.request import make_request
 from hpclaunch.script.examine import Report, examine
 from hpclaunch.script.traps import TRAPS
 
@@ -203,6 +205,7 @@ SILENT = [
     ("gadi", GADI_2.replace("mpirun -np 8 python train.py",
                             "for i in $(seq 0 48 95); do pbsdsh -n $i -- python train.py & done; wait")),
     ("jean-zay", JZ.replace("=10:00:00", "=20:00:00")),  # just the limit
+    ("jean-zay", JZ.replace("--nodes=1", "--nodes=1 --signal=BUS@60")),
     ("jean-zay", JZ.replace("=10:00:00", "=1-12 --qos=qos_gpu-t4")),
     ("jean-zay", TORCHRUN.replace("srun python", "srun python -m torch.distributed.run --nproc_per_node=4")),
     ("jean-zay", TORCHRUN.replace("--gres=gpu:4", "--partition=gpu_p2 --gres=gpu:8").replace("=40", "=24")),
@@ -298,3 +301,13 @@ def test_a_forced_check_only_warns():
     """--force lets a trap warn, as it does with a request's checks."""
     report = examine(JZ.replace("srun ", ""), site.load("jean-zay"), {"force": ["fan-out"]})
     assert [(one.check, one.refuses) for one in report.remarks] == [("fan-out", False)]
+
+
+@pytest.mark.parametrize("option", ["-r y", "-ry"])
+def test_a_rerunnable_array_is_one_however_that_is_written(option):
+    """`-ry` counts as `-r y` does: no word of an array that PBS would refuse."""
+    remarks = look("gadi", GADI.replace("-l wd", f"-l wd\n#PBS -J 0-3\n#PBS {option}")).remarks
+    assert not any("rerunnable" in one.message for one in remarks)
+    plan, findings = consider(site.load("gadi"), make_request({"directive": ["-J 0-3", option], "command": ["x"]}))
+    assert plan is not None
+    assert not any("rerunnable" in one.message for one in findings)

@@ -56,7 +56,7 @@ TRAPS = {
     "select": Trap("select= or nodes=:ppn= where the site takes totals of the whole job.", reads="refused_directives"),
     "totals": Trap("Totals that do not fit together: cores for each GPU, whole nodes, memory per node.",
                    reads="cpus_per_gpu cpus_per_gpu_exact cores_per_node multi_node"),
-    "exec-queue": Trap("The queue's name as qstat shows it (gpuvolta-exec), not as one asks for it.", reads="partitions"),
+    "exec-queue": Trap("The queue's name as qstat shows it (NAME-exec), not as one asks for it.", reads="partitions"),
     "constraint": Trap("The account's suffix belongs to hardware that the script does not ask for.",
                        reads="account_suffixes directives"),
     "default-qos": Trap("Longer or larger than the QoS that a job gets which names none: it pends for ever.",
