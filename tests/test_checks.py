@@ -46,6 +46,7 @@ CASES = [
     ("workload", G, REFUSES, {"command": [], "workload": "mnst"}, "mean mnist?", {"command": [], "workload": "mnist"}),
     ("placeholders", G, REFUSES, {"account": "your_project"}, "left from an example", {"account": "yp12"}),
     ("placeholders", J, REFUSES, {"account": "changeme@v100"}, "changeme", {"account": "abc@v100"}),
+    ("placeholders", J, REFUSES, {"account": "project_id@v100"}, "project_id", {"account": "young@v100"}),
     ("placeholders", J, REFUSES, {"account": "xxx@v100"}, "xxx", {"account": "xx@v100"}),
     ("placeholders", J, REFUSES, cmd("--data", "/path/to/data"), "/path/to", cmd("--data", "/data/path/to/x")),
     ("placeholders", G, REFUSES, cmd("--out=<dir>"), "<dir>", cmd("--filter=a<b>c")),

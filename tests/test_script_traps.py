@@ -87,6 +87,7 @@ CASES = [
     ("placeholders", "gadi", GADI, "-P ab12", "-P <project>", 3, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P your_project", 3, True),
     ("placeholders", "jean-zay", JZ, "abc@v100", "changeme@gpu", 3, True),
+    ("placeholders", "jean-zay", JZ.replace("abc@v100", "young@v100"), "young@v100", "project_id@v100", 3, True),
     ("placeholders", "jean-zay", JZ, "--nodes=1", "--nodes=1 --mail-user=you@example.com", 4, False),
     ("repeated", "gadi", GADI, "-l wd", "-l wd -q normal", 8, False),
     ("repeated", "jean-zay", JZ, "--nodes=1", "--nodes=1\n#SBATCH -N 2", 5, False),
