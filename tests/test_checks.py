@@ -161,6 +161,23 @@ CASES = [
         {"partition": "copyq", "setup": ["pip install x"]},
     ),
     ("download", G, WARNS, cmd("https://x.org/d"), "on copyq", cmd("http://localhost:80/")),
+    (
+        "download",
+        G,
+        WARNS,
+        {"setup": ["x=1 curl -s https://x.org/d"]},
+        "curl asked",
+        {"setup": ["curl -s http://localhost:80/ | grep wget", "curl 'http://[::1]/'"]},
+    ),
+    (
+        "download",
+        G,
+        WARNS,
+        {"command": ["bash", "-c", "cd x && wget $URL"]},
+        "wget asked",
+        {"command": ["bash", "-c", "echo wget; pip install --no-index ./x.whl"]},
+    ),
+    ("download", G, WARNS, {"setup": ["python3 -m pip install x"]}, "pip install asked", {"setup": ["pip list"]}),
     ("download", J, WARNS, {"env": {"WANDB_MODE": "online"}}, "prepost", {"env": {"WANDB_MODE": "offline"}}),
     ("commands", J, REFUSES, {"setup": ["idrquota -m"]}, "use idr_quota_user", {"setup": ["idr_quota_user"]}),
     (

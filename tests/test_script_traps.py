@@ -199,6 +199,7 @@ SILENT = [
     ("gadi", GADI.replace("python train.py", "NP=$(wc -l < $PBS_NODEFILE)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "cp /scratch/ab12/x . # the project's own")),
     ("gadi", GADI.replace("python train.py", "# wget https://host/file\npython train.py /g/data/ab12/x")),
+    ("gadi", GADI.replace("python train.py", "curl http://localhost:80/ &\npython train.py")),
     ("gadi", GADI.replace("python train.py", "pip install --no-index ./x.whl\npython train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python train.py", "python /home/123/ab1234/train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python", "cd $PBS_O_WORKDIR\npython")),
