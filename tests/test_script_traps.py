@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpclaunch import site
+from hpclaunch.plan import consider
+from hpclaunch.request import make_request
 from hpclaunch.script.examine import Report, examine
 from hpclaunch.script.traps import TRAPS
 
@@ -83,6 +87,7 @@ CASES = [
     ("placeholders", "gadi", GADI, "-P ab12", "-P <project>", 3, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P your_project", 3, True),
     ("placeholders", "jean-zay", JZ, "abc@v100", "changeme@gpu", 3, True),
+    ("placeholders", "jean-zay", JZ.replace("abc@v100", "young@v100"), "young@v100", "project_id@v100", 3, True),
     ("placeholders", "jean-zay", JZ, "--nodes=1", "--nodes=1 --mail-user=you@example.com", 4, False),
     ("repeated", "gadi", GADI, "-l wd", "-l wd -q normal", 8, False),
     ("repeated", "jean-zay", JZ, "--nodes=1", "--nodes=1\n#SBATCH -N 2", 5, False),
@@ -166,6 +171,15 @@ def test_every_trap_has_a_case():
     assert {case[0] for case in CASES} == set(TRAPS)
 
 
+@pytest.mark.parametrize("check", sorted(TRAPS.keys() - {"placeholders", "unknown-option"}))
+def test_what_a_trap_rests_on_can_be_looked_up(check):
+    """Each trap cites the profile's line, a public address, a manual, or what a named version was seen to do."""
+    source = TRAPS[check].source
+    parts = source.split(" | ") if source else []
+    assert parts or TRAPS[check].reads
+    assert all(re.match(r"https://\S+$|\w+\(\dB?\)$|OpenPBS [\d.]+, seen$", part) for part in parts)
+
+
 @pytest.mark.parametrize("text", [GADI, GADI_2])
 def test_a_good_script_for_gadi_is_left_alone(text):
     """A script that Gadi runs as it is meant gets no remark."""
@@ -186,6 +200,7 @@ SILENT = [
     ("gadi", GADI.replace("python train.py", "NP=$(wc -l < $PBS_NODEFILE)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "cp /scratch/ab12/x . # the project's own")),
     ("gadi", GADI.replace("python train.py", "# wget https://host/file\npython train.py /g/data/ab12/x")),
+    ("gadi", GADI.replace("python train.py", "curl http://localhost:80/ &\npython train.py")),
     ("gadi", GADI.replace("python train.py", "pip install --no-index ./x.whl\npython train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python train.py", "python /home/123/ab1234/train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python", "cd $PBS_O_WORKDIR\npython")),
@@ -193,6 +208,7 @@ SILENT = [
     ("gadi", GADI_2.replace("mpirun -np 8 python train.py",
                             "for i in $(seq 0 48 95); do pbsdsh -n $i -- python train.py & done; wait")),
     ("jean-zay", JZ.replace("=10:00:00", "=20:00:00")),  # just the limit
+    ("jean-zay", JZ.replace("--nodes=1", "--nodes=1 --signal=BUS@60")),
     ("jean-zay", JZ.replace("=10:00:00", "=1-12 --qos=qos_gpu-t4")),
     ("jean-zay", TORCHRUN.replace("srun python", "srun python -m torch.distributed.run --nproc_per_node=4")),
     ("jean-zay", TORCHRUN.replace("--gres=gpu:4", "--partition=gpu_p2 --gres=gpu:8").replace("=40", "=24")),
@@ -288,3 +304,13 @@ def test_a_forced_check_only_warns():
     """--force lets a trap warn, as it does with a request's checks."""
     report = examine(JZ.replace("srun ", ""), site.load("jean-zay"), {"force": ["fan-out"]})
     assert [(one.check, one.refuses) for one in report.remarks] == [("fan-out", False)]
+
+
+@pytest.mark.parametrize("option", ["-r y", "-ry"])
+def test_a_rerunnable_array_is_one_however_that_is_written(option):
+    """`-ry` counts as `-r y` does: no word of an array that PBS would refuse."""
+    remarks = look("gadi", GADI.replace("-l wd", f"-l wd\n#PBS -J 0-3\n#PBS {option}")).remarks
+    assert not any("rerunnable" in one.message for one in remarks)
+    plan, findings = consider(site.load("gadi"), make_request({"directive": ["-J 0-3", option], "command": ["x"]}))
+    assert plan is not None
+    assert not any("rerunnable" in one.message for one in findings)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from hpclaunch.checks.downloads import download
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.complete import step_size
-from hpclaunch.script.downloads import download
 from hpclaunch.script.launch import Launch, name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, modules
@@ -138,7 +138,7 @@ def _downloads(script: Script) -> Iterator[Remark]:
         return
     better = [name for name, other in site.partitions.items() if other.internet]
     for command in script.program.body.commands():
-        if what := download(command.split()[1]):
+        if what := download([plain(word) or word for word in command.split()[1]]):
             where = f"; use partition {' or '.join(better)}, or fetch it beforehand" if better else ""
             name = script.asked.values.get("partition") or site.default_partition
             known = site.find_partition(name) if part.internet is not None else None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
+from hpclaunch.checks.directives import TO_SHELL
 from hpclaunch.checks.limits import qos_limits
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.program import Program
@@ -88,7 +89,7 @@ def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:
 def _signal(directives: Directives, program: Program) -> Iterator[Remark]:
     option = directives.last("signal")
     traps = any(command.words[:1] == ["trap"] for command in program.body.commands())
-    if option and re.match(r"R?B", option.value) and not traps:
+    if option and re.match(TO_SHELL, option.value) and not traps:
         text = f"{option.written} {option.value}: it goes to this shell alone, which has no trap for it; leave B: out"
         yield remark("signal", option.line, text)
 
