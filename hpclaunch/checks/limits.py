@@ -58,9 +58,9 @@ def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime longer than the partition allows for the job's size, and what is no time or could be two."""
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
-    if not tiers:
+    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
+    if number is None:  # nothing is known of that size; `size` may refuse it
         return
-    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), len(tiers) - 1)
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
