@@ -106,7 +106,9 @@ def test_gadi_largest_gpu_jobs():
     assert checked("gadi", nodes=20)[0].world_size == 80
     assert checked("gadi", partition="dgxa100", nodes=2)[0].world_size == 16
     assert refusals("gadi", partition="dgxa100", nodes=3) == {"size"}
-    assert refusals("gadi", partition="gpuhopper", nodes=2) == set()
+    assert refusals("gadi", partition="gpuhopper", nodes=2, walltime="60h") == set()
+    assert refusals("gadi", partition="gpuhopper", walltime="48h") == set()
+    assert refusals("gadi", partition="gpuhopper", walltime="49h") == {"walltime"}
 
 
 def test_gadi_copyq_is_one_core_for_ten_hours():

@@ -197,8 +197,8 @@ def test_a_job_that_no_qos_takes_is_told_what_each_allows():
     """Five nodes for 30 hours are too long for one QoS and too large for the other."""
     lines = refusals("jean-zay", walltime="30h", nodes=5).splitlines()
     assert [line.partition(" [")[0] for line in lines] == [
-        "qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00",
-        "qos: 20 GPUs asked, qos_gpu-t4 allows 16",
+        "qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00; use --walltime 20:00:00",
+        "qos: 20 GPUs asked, qos_gpu-t4 allows 16; use --nodes 4",
     ]
 
 

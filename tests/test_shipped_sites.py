@@ -203,7 +203,7 @@ def test_unconfirmed_limits_only_warn():
     """What no good source confirms is listed as such, and nothing else is."""
     partitions = {**GADI.partitions, **JEAN_ZAY.partitions}
     assert {name: set(p.unconfirmed) for name, p in partitions.items() if p.unconfirmed} == {
-        "gpuhopper": {"mem_gb_per_node", "jobfs_gb_per_node", "max_cores", "walltime"},
+        "gpuhopper": {"mem_gb_per_node", "jobfs_gb_per_node", "max_cores"},
         "copyq": {"charge"},
         "normalbw": {"charge"},
         "expressbw": {"charge"},

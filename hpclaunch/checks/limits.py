@@ -69,9 +69,9 @@ def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime longer than the partition allows for the job's size, and what is no time or could be two."""
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
-    if not tiers:
+    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
+    if number is None:  # nothing is known of that size; `size` may refuse it
         return
-    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), len(tiers) - 1)
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
@@ -119,11 +119,21 @@ def qos(plan: Plan) -> Iterator[Found]:
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
     for i, one in enumerate(plan.partition.qos):
         if (plan.qos is None and one.automatic) or one == plan.qos:
-            instead = [other.name for other in plan.partition.qos if not list(qos_limits(other, *job))]
+            instead = [f"--qos {other.name}" for other in plan.partition.qos if not list(qos_limits(other, *job))]
             for key, message in qos_limits(one, *job):
-                yield Found(
-                    f"{message}; use --qos {instead[0]}" if instead else message, partition_key(plan, "qos", i, key)
-                )
+                ways = " or ".join([*instead[:1], _smaller(plan, one, key)])
+                yield Found(f"{message}; use {ways}", partition_key(plan, "qos", i, key))
+
+
+def _smaller(plan: Plan, qos: Qos, key: str) -> str:
+    """Return the option with which the job keeps to a limit of `qos`."""
+    if key == "max_walltime":
+        return f"--walltime {qos.max_walltime}"
+    of_node, option = (
+        (plan.cpus_per_node, "--cpus-per-task") if key == "max_cores" else (plan.gpus_per_node, "--gpus-per-node")
+    )
+    most = int(getattr(qos, key))
+    return f"--nodes {most // of_node}" if most >= of_node else f"--nodes 1 with fewer {option}"
 
 
 def unlisted_qos(name: str) -> Qos:
