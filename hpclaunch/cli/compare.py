@@ -14,7 +14,7 @@ import click
 
 from hpclaunch import compare, paths, site
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options, compared_request, site_of_this_host, with_links
+from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host, with_links
 from hpclaunch.compare import Column
 from hpclaunch.plan import Plan
 
@@ -34,6 +34,8 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     compared with itself, partition by partition. The exit code is 0 if the job fits somewhere.
     """
     sites, words = list(values.pop("site")), list(values.pop("partition"))
+    if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
+        words = []
     pairs = [_pair(word, sites) for word in words]
     named = [at for at, _ in pairs if at is not None]
     sites = list(dict.fromkeys([*sites, *named])) or [site_of_this_host()]

@@ -254,12 +254,22 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND and --workload the one from nearer by counts."""
-    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
-    command, workload = (ctx.get_parameter_source(name) for name in ("command", "workload"))
-    if command in near and workload in near and command is not workload:
-        values["workload" if near.index(command) < near.index(workload) else "command"] = None
+    if nearer(ctx, "command", "workload"):
+        values["workload"] = None
+    elif nearer(ctx, "workload", "command"):
+        values["command"] = None
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
     return make_request({**values, "command": list(values["command"] or ())}, mistaken)
+
+
+def nearer(ctx: click.Context, one: str, other: str) -> bool:
+    """Tell whether `one` of two options that are both given comes from nearer by: typed, environment, config file."""
+    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
+    sources = [ctx.get_parameter_source(name) for name in (one, other)]
+    if not all(source in near for source in sources):
+        return False
+    first, second = (near.index(source) for source in sources if source)
+    return first < second
 
 
 def _typed(ctx: click.Context, name: str) -> bool:
