@@ -289,5 +289,5 @@ def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
 def test_functions_are_checked_as_arrays():
     """`map_array` of more functions than a QoS takes is refused before anything is submitted."""
     executor = hpclaunch.executor("jean-zay", account="abc@v100", qos="qos_gpu-dev")
-    with pytest.raises(RequestError, match="11 jobs at once, qos_gpu-dev allows a person 10"):
+    with pytest.raises(RequestError, match=r"arrays: 11 jobs at once .* qos_gpu-dev allows a person 10"):
         executor.map_array(len, [[]] * 11)
