@@ -123,7 +123,16 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Say what the job costs at most; nothing where that is not known."""
         if self.cost is None:
             return "free of charge" if self.partition.free else ""
-        return f"at most {self.cost}" + (" (not confirmed)" if "charge" in self.partition.unconfirmed else "")
+        return f"at most {self.cost}{self._unsure}"
+
+    @property
+    def explained_price(self) -> str:
+        """Return what the job costs at most, with its formula; nothing where that is not known."""
+        return f"{self.cost.explained}{self._unsure}" if self.cost else ""
+
+    @property
+    def _unsure(self) -> str:
+        return " (not confirmed)" if "charge" in self.partition.unconfirmed else ""
 
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
