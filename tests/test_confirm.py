@@ -151,6 +151,14 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     assert stderr == (
         "hpclaunch: warning: --max-cost and --confirm-above: what job.sh costs is not known, it is submitted\n"
     )
+    process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
+    assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", "")
+    profile = work / "site_profiles" / "gadi-here.yaml"
+    profile.write_text(profile.read_text() + "confirm_above: 20\n")
+    process = start("submit", "--site", "gadi-here", "--script", "job.sh")
+    assert process.communicate(timeout=60)[1] == (
+        "hpclaunch: warning: confirm_above of gadi-here: what job.sh costs is not known, it is submitted\n"
+    )
 
 
 def grant(folder: Path, monkeypatch, script: str) -> None:

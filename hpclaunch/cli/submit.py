@@ -13,7 +13,7 @@ from hpclaunch import paths, runs
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.plan import make_plan
+from hpclaunch.plan import Plan, make_plan
 
 
 @click.command("submit", context_settings=CONTEXT)
@@ -42,8 +42,8 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     from hpclaunch.render import Cache, render
 
-    if script is not None:
-        _tell_unpriced(values, script)
+    # What a script of a person's own asks for is not read, so no price of it can be refused.
+    limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     request, profile = planned_request(ctx, values)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
@@ -57,7 +57,9 @@ def submit_command(
     if dry_run:
         click.echo(text, nl=False)
         return
-    if script is None:
+    if script is not None:
+        _tell_unpriced(plan, script, limits)
+    else:
         from hpclaunch.cli import price
 
         if not quiet and price.at_terminal():
@@ -79,12 +81,14 @@ def submit_command(
         raise SystemExit(wait([run])[0])
 
 
-def _tell_unpriced(values: dict[str, Any], script: Path) -> None:
-    """Say that no price limits a script of a person's own, since what it asks for is not read."""
-    limits = [f"--{name.replace('_', '-')}" for name in ("max_cost", "confirm_above") if values.pop(name) is not None]
-    if limits:
+def _tell_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
+    """Say that no price limits a script of a person's own, where the person or the site's profile wants a limit."""
+    named = [f"--{name.replace('_', '-')}" for name, limit in limits.items() if limit is not None]
+    if "--confirm-above" not in named and plan.site.confirm_above is not None:
+        named.append(f"confirm_above of {plan.name}")
+    if named:
         click.echo(
-            f"hpclaunch: warning: {' and '.join(limits)}: what {script} costs is not known, it is submitted", err=True
+            f"hpclaunch: warning: {' and '.join(named)}: what {script} costs is not known, it is submitted", err=True
         )
 
 
