@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def submit_command(
     if script is not None:
         if request.command or request.workload:
             raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
-        text = _checked(script)
+        text = _checked(script, plan.site.scheduler)
     else:
         text = render(plan, Cache(paths.user_cache()))
         talk(plan, quiet)
@@ -104,20 +103,24 @@ def _last_attempt(run: runs.Run) -> str:
     return run.id
 
 
-def _checked(path: Path) -> str:
+def _checked(path: Path, scheduler: str) -> str:
     """Return the text of a script of a person's own. Raises HpclaunchError where bash or the scheduler would balk."""
+    from hpclaunch.script import directives, shell
+    from hpclaunch.script.examine import is_shell, split_lines
+
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
-    checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
-    if checked.returncode:
-        raise HpclaunchError(*checked.stderr.strip().splitlines())
-    lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
-    late = [i + 1 for i, line in enumerate(lines) if i > first and re.match(r"#(SBATCH|PBS)\s", line)]
-    if late:
-        raise HpclaunchError(
-            *(f"{path}:{number}: a directive after the first command (line {first + 1}) is ignored" for number in late)
-        )
+    lines = split_lines(text)
+    heredocs = set()
+    if is_shell(lines[0]):
+        checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+        if checked.returncode:
+            raise HpclaunchError(*checked.stderr.strip().splitlines())
+        heredocs = shell.read(text).heredocs
+    own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
+    remarks = directives.read(lines, own, heredocs).remarks if own else []
+    if late := [f"{path}:{one.line}: a directive that is {one.message}" for one in remarks if one.check == "late"]:
+        raise HpclaunchError(*late)
     return text
