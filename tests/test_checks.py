@@ -246,6 +246,35 @@ def test_a_check_fires_and_its_twin_does_not(check, name, refuses, asked, said, 
     assert not [finding for finding in found(name, **twin) if finding.check == check]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        cmd("--timeout", "~/x"),
+        cmd("--login_file=~/tok"),
+        cmd("--catalog=~/c.json"),
+        cmd("--metadata=~/m.json"),
+        {"env": {"LAYOUT": "~/x.json", "ROUTE": "~/r", "PLOGIN": "~/p", "MYHOME": "~/h"}},
+    ],
+)
+def test_words_inside_of_words_are_no_folders_of_results(asked):
+    """An option whose name only contains out, log or data is not taken for one of logs, results or data."""
+    assert not [finding for finding in found("gadi", **asked) if finding.check == "home"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("--out", "--output-dir", "--outdir", "--outputDir", "--trainer.default_root_dir", "--log_file", "--logdir"),
+        *("--save", "--ckpt_path", "--checkpoint-dir", "--data", "--data.root", "--dataset-path", "--dataroot"),
+        *("HF_HOME", "XDG_CACHE_HOME", "PIP_CACHE_DIR", "HF_DATASETS_CACHE", "DATADIR", "MY_VENV"),
+    ],
+)
+def test_folders_of_results_are_known_by_their_names(name):
+    """Logs, results, checkpoints, caches and data in a small home folder are warned of, in any common spelling."""
+    asked = cmd(f"{name}=~/x") if name.startswith("--") else {"env": {name: "~/x"}}
+    assert [finding.check for finding in found("gadi", **asked)] == ["home"]
+
+
 def test_every_check_has_a_case():
     """No check is without a request that it refuses or warns of."""
     assert {case[0] for case in CASES} == set(CHECKS)
