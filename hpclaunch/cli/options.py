@@ -221,22 +221,15 @@ def planned_request(
 
     With `here` the site is this machine unless the command line names one. `mistaken` is make_request's.
     """
+    from hpclaunch.links import followed
+
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
     values["site"] = values["site"] or site_of_this_host()
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return with_links(profile, _request(ctx, values, mistaken)), profile
-
-
-def with_links(profile: site.Profile, request: Request) -> Request:
-    """Return the request with where its paths lead on this machine, for a site that wants to know."""
-    if profile.site.scheduler != "local" and (profile.site.storage_roots or profile.site.home_gb):
-        from hpclaunch.links import followed
-
-        return followed(profile.site, request)
-    return request
+    return followed(profile.site, _request(ctx, values, mistaken)), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
