@@ -14,7 +14,7 @@ from hpclaunch.checks import Finding
 from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
-from hpclaunch.errors import RequestError
+from hpclaunch.errors import RequestError, counted
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.request import Request
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
@@ -137,8 +137,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         parts = [
-            f"{self.name} {self.partition_name}: {self.nodes} {'node' if self.nodes == 1 else 'nodes'} x "
-            f"{self.tasks_per_node} {'task' if self.tasks_per_node == 1 else 'tasks'} = world size {self.world_size}"
+            f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
+            f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
         if self.site.scheduler != "local":
             parts.append(f"{self.nodes * self.cpus_per_node} cpus")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.checks.finding import Found, partition_key
 from hpclaunch.errors import did_you_mean
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.site import Partition, Qos
+from hpclaunch.site import Partition, Qos, Tier
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
@@ -60,7 +60,7 @@ def walltime(plan: Plan) -> Iterator[Found]:
     tiers = plan.partition.walltime
     if not tiers:
         return
-    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), len(tiers) - 1)
+    number = tier_of(tiers, cores)
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
@@ -74,6 +74,11 @@ def walltime(plan: Plan) -> Iterator[Found]:
         f"use --walltime {tier.max_walltime}{longer[-1] if longer else ''}",
         partition_key(plan, "walltime", number, "max_walltime"),
     )
+
+
+def tier_of(tiers: Sequence[Tier], cores: int) -> int:
+    """Return the number of the tier that counts for a job of so many cores; the last for one that is too large."""
+    return next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), len(tiers) - 1)
 
 
 def _span(plan: Plan, number: int) -> str:
