@@ -336,3 +336,27 @@ def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
     guessed = cli("check", "--script", "x.sh")
     assert guessed.exit_code == 1
     assert "Give --site; gadi or mine would fit" in guessed.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("#!/bin/bash\ncd /tmp\n#PBS -l ncpus=1\n", 3),
+        ("#!/bin/bash\n  # indented\n#PBS -l ncpus=1\ncd /tmp\n", None),
+        ("#!/bin/bash\ncat >next.sh <<END\n#PBS -l ncpus=1\nEND\n", None),
+        ("#!/usr/bin/python3\n#PBS -l ncpus=1\nimport os; print(f'{os.name}(')\n", None),
+        ("#!/usr/bin/python3\nimport os\n#PBS -l ncpus=1\n", 3),
+        ("#!/bin/bash\nhostname\n", None),
+    ],
+    ids=["late", "indented comment", "another script's", "python", "late python", "none"],
+)
+@pytest.mark.parametrize("name", ["gadi", "local"])
+def test_submit_looks_for_late_directives_as_check_does(cli, work, text, line, name):
+    """`submit --script` refuses a directive behind the first command, and no other: not one that a heredoc writes."""
+    (work / "job.sh").write_text(text)
+    result = cli("submit", "--site", name, "-A", "ab12", "--dry-run", "--script", "job.sh")
+    if line is None:
+        assert (result.exit_code, result.stdout, result.stderr) == (0, text, "")
+    else:
+        told = f"hpclaunch: job.sh:{line}: a directive that is ignored: it stands after the first command, line 2; "
+        assert (result.exit_code, result.stderr) == (1, f"{told}move it up\n")
