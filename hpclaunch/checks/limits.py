@@ -77,7 +77,7 @@ def walltime(plan: Plan) -> Iterator[Found]:
 
 
 def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:
-    """Return the number of the tier that counts for a job of so many cores; None where nothing is known of that size."""
+    """Return the number of the tier for a job of so many cores; None where nothing is known of that size."""
     return next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
 
 
