@@ -43,6 +43,7 @@ if __name__ == "__main__":
         print(f"| `{name}` | {check.sentence.replace('<', '&lt;')} | {cell(check.reads)} | {source} |")  # noqa: T201 - see above
     print(SCRIPTS, end="")  # noqa: T201 - see above
     for name, trap in TRAPS.items():
-        how, rests_on = "refuses" if trap.refuses else "warns", trap.source.replace(" | ", " or ")
+        how = "refuses" if trap.refuses else "warns"
+        rests_on = " or ".join(filter(None, ("the profile" if trap.reads else "", *trap.source.split(" | "))))
         sentence = trap.sentence.replace("|", "\\|").replace("$", "\\$")
         print(f"| `{name}` | {sentence} | {how} | {cell(trap.reads)} | {rests_on} |")  # noqa: T201 - see above

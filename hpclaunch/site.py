@@ -180,6 +180,10 @@ class Site(Record, frozen=True, kw_only=True):
     removed_commands: Annotated[
         dict[Word, Line], Meta(description="Commands that are gone, and what to use instead.")
     ] = {}
+    own_commands: Annotated[
+        dict[Word, Line | None],
+        Meta(description="Commands that only this site has: what each stands for (accelerate launch), or null."),
+    ] = {}
     refused_directives: Annotated[
         list[RefusedDirective], Meta(description="Directives that the site does not take.")
     ] = []

@@ -272,10 +272,18 @@ def entries(body: str) -> tuple[list[str], dict[str, str], list[str]]:
         ("A=1 B=2 srun python x.py", [], {"A": "1", "B": "2"}, ["python", "x.py"]),
         ("mkdir -p out && cd out\nsrun python x.py", ["mkdir -p out && cd out"], {}, ["python", "x.py"]),
         ("cd x && srun python x.py", ["cd x || exit 1"], {}, ["python", "x.py"]),
+        ("cd x 2>/dev/null && srun python x.py", ["cd x 2>/dev/null || exit 1"], {}, ["python", "x.py"]),
+        ("! [ -f x ] && srun python x.py", ["! [ -f x ] || exit 1"], {}, ["python", "x.py"]),
+        ("[[ -f x && -d y ]] && srun python x.py", ["[[ -f x && -d y ]] || exit 1"], {}, ["python", "x.py"]),
+        ("srun python x.py || exit 1", [], {}, ["python", "x.py"]),
+        ("python server.py &\npython x.py", ["python server.py &"], {}, ["python", "x.py"]),
+        ("python a.py &\npython b.py &\nwait\npython x.py &\nwait", ["python a.py &", "python b.py &"], {},
+         ["python", "x.py"]),
         ("if [ -e x ]; then\n  rm x\nfi\nsrun python x.py",
          ["if [ -e x ]; then", "  rm x", "fi"], {}, ["python", "x.py"]),
         ("cat >f <<E\n a\n\nb\nE\nsrun python x.py", ["cat >f <<E", " a", " ", "b", "E"], {}, ["python", "x.py"]),
         ("set -e; srun bash -c 'cd x && python x.py'", ["cd x"], {}, ["python", "x.py"]),
+        ("nodes=$(hostname)\nname=x\nsrun python $name.py", [], {}, ["python", "x.py"]),
         ("conda activate a\nsrun python x.py", ["conda activate a"], {}, ["python", "x.py"]),
         ("D=out\nmkdir $D\nsrun python x.py", ["D=out", "mkdir $D"], {}, ["python", "x.py"]),
         ("CMD='python x.py --a 1'\nsrun $CMD --b", [], {}, ["python", "x.py", "--a", "1", "--b"]),
@@ -308,8 +316,25 @@ def test_a_body_becomes_a_request(body, setup, env, command):
         ('[ -e x ] && X=(1)\nsrun python x.py "${Y[@]}"', "an array that is not known here"),
         ("srun accelerate launch --config_file x.yaml x.py", "--config_file has no counterpart"),
         ("echo hello", "no command was found"),
+        ("[ -f done ] || srun python x.py", "`[ -f done ] ||` before the command: it decides whether it runs"),
+        ("python x.py || python y.py", "`python x.py ||` before the command"),
+        ("cat in.txt | srun python x.py", "`cat in.txt |` before the command: it feeds it"),
+        ("cd x && yes | srun python x.py", "`yes |` before the command"),
+        ("for h in a b; do [ -f done ] || ssh $h python x.py & done", "`[ -f done ] ||` before the command"),
+        ("srun python x.py | grep loss", "`grep loss` reads what the command prints"),
+        ("srun python x.py | tee log | mail -s x", "`mail -s x` reads what the command prints"),
+        ("srun python x.py || cp -r saved out", "`cp -r saved out` runs where the command fails"),
+        ("! srun python x.py", "a `!` before the command"),
+        ("python x.py &\npython y.py &\nwait", "lines 3 and 4 all start something"),
+        ("python x.py | tee log &\n(cd b; python y.py) &", "lines 3 and 4 all start something"),
+        ("CUDA_VISIBLE_DEVICES=0 python x.py &\nCUDA_VISIBLE_DEVICES=1 python y.py\nwait", "lines 3 and 4 all start"),
         ('srun python x.py "$@"', "the script's own arguments"),
         ("IFS=,\nsrun python x.py", "the variable IFS is the job script's own"),
+        ('command=$(cat cmd.txt)\npython train.py "$command"', "the variable command is the job script's own"),
+        ("source env.sh\nsrun python x.py $log", "the variable log is the job script's own"),
+        ("export log=1\nsrun python x.py", "the variable log is the job script's own"),
+        ("name=$(date +%s)\nmkdir $name\nsrun python x.py", "the variable name is the job script's own"),
+        ("for x in 1 2; do pids=$x; done\nsrun python x.py", "the variable pids is the job script's own"),
     ],
 )
 def test_what_cannot_be_rewritten_says_why(body, why):
@@ -317,6 +342,80 @@ def test_what_cannot_be_rewritten_says_why(body, why):
     text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
     problems = rewrite(examine(text, site.load("jean-zay")), {}).problems
     assert any(why in message for _, message in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("srun", "ranks"),
+    [
+        ("srun", 4),
+        ("srun -n8", 4),
+        ("srun -N2 --ntasks-per-node=4", 4),
+        ('srun -n "$SLURM_NTASKS" -N $SLURM_JOB_NUM_NODES', 4),
+        ("srun -n 16", 8),
+        ("srun --ntasks=$SLURM_NNODES torchrun --nproc_per_node=4", 4),
+        ("N=8\nsrun -n $N", 4),
+        ("srun -N1 -n1", None),
+        ("srun -n1", None),
+        ("srun --nodes=1", None),
+        ("srun --ntasks-per-node=2", None),
+        ("srun -n $SLURM_NNODES", None),
+        ("N=1\nsrun -n $N", None),
+        ("srun -N1 -n1 torchrun --nproc_per_node=4", None),
+    ],
+)
+def test_srun_s_own_sizes_count(srun, ranks):
+    """What srun itself is told decides how many ranks there are; where that is less than the job, no script is made."""
+    header = "-A abc@v100 -N2 --ntasks-per-node=4 --gres=gpu:4 -c10 -t 1:00:00 --hint=nomultithread"
+    text = f"#!/bin/bash\n#SBATCH {header}\n{srun} python x.py\n"
+    if "torchrun" in srun:
+        text = text.replace(" python", "").replace("per-node=4", "per-node=1").replace("-c10", "-c40")
+    made = rewrite(examine(text, site.load("jean-zay")), {})
+    if ranks is None:
+        assert any("the job's 2 nodes" in message for _, message in made.problems), made
+    else:
+        assert made.request is not None, made.problems
+        assert (made.request.nodes, made.request.tasks_per_node) == (2, ranks)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("cd /data && python x.py; cp out /x", ["`cp out /x`"]),
+        ("python x.py; cp a b && rm a 2>/dev/null; date", ["`cp a b && rm a 2>/dev/null`", "`date`"]),
+        ("python x.py\n  cp out  /x  # keep", ["`cp out /x # keep`"]),
+    ],
+)
+def test_what_is_not_carried_is_named_and_no_more(body, told):
+    """A note names the words that are lost, not those beside them on the line that were carried."""
+    text = f"#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n{body}\n"
+    made = rewrite(examine(text, site.load("jean-zay")), {})
+    assert made.request is not None, made.problems
+    assert [why.partition(":")[0] for _, why in made.notes] == told
+
+
+def test_a_site_s_own_commands_are_its_profile_s(tmp_path):
+    """A command for quotas is never the job's program, and a site's own launcher is taken for what it stands for."""
+    head = "#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n"
+    text = head + "srun my_run --num_processes 1 x.py\nmy_quota\nidrquota\nidracct\n"
+    (tmp_path / "mine.yaml").write_text(
+        "extends: jean-zay\ntitle: Mine\nown_commands: {my_quota: , my_run: accelerate launch}\n"
+    )
+    made = rewrite(examine(text, site.load(str(tmp_path / "mine.yaml"))), {})
+    assert made.request is not None, made.problems
+    assert made.request.command == ["python", "x.py"]
+    made = rewrite(examine(head + "idr_quota_user\n", site.load("jean-zay")), {})
+    assert any("no command was found" in why for _, why in made.problems)
+
+
+@pytest.mark.parametrize("sizes", ["-N1 -n1 -w $n", "-n1 -w $n", "--nodes=1 --ntasks=1 --nodelist=$n"])
+def test_a_loop_over_nodes_that_starts_one_task_on_each_is_the_whole_job(sizes):
+    """`srun -N1 -n1 -w $node` for each node, in the background, starts the command everywhere."""
+    header = "-A abc@v100 -N2 --ntasks-per-node=1 --gres=gpu:4 -c40 -t 1:00:00 --hint=nomultithread"
+    loop = f"for n in a b; do srun {sizes} torchrun --nproc_per_node=4 x.py & done; wait"
+    made = rewrite(examine(f"#!/bin/bash\n#SBATCH {header}\n{loop}\n", site.load("jean-zay")), {})
+    assert made.problems == []
+    assert made.request is not None
+    assert (made.request.nodes, made.request.tasks_per_node) == (2, 4)
 
 
 def test_a_site_of_one_s_own_has_the_same_traps(cli, work):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,23 @@ def test_any_text_is_survived(text, name):
     survive("#SBATCH -N 1 " + text, SITES[name])
 
 
+LIMIT = 5.0  # seconds of one core; the slowest takes a twentieth of it
+OPEN = ("(", "$(", '"$(', "{ ", "if ")  # never closed; five thousand quotes are
+
+
 @pytest.mark.parametrize(
     "piece", ["(", "$(", '"$(', "{ ", "if ", "<<E\n", "'", "#SBATCH -", "a=b ", "srun ", "bash -c '"]
 )
 def test_a_deep_or_long_file_is_read_in_time(piece):
     """A hundred thousand letters of the same kind end in a message, not in a stack overflow or a night of work."""
     for profile in (SITES["gadi"], SITES["jean-zay"]):
-        examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
+        start = time.process_time()
+        report = examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
+        assert time.process_time() - start < LIMIT
+        assert ("shell" in {one.check for one in report.remarks}) == (piece in OPEN)
+        assert report.asked is not None
+        assert report.asked.nodes == 1
+        assert all(1 <= one.line <= len(report.lines) for one in report.remarks if one.line)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "\u0663", "\u00b2", "-1", "1e9", "0"])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpclaunch import site
+from hpclaunch.plan import consider
+from hpclaunch.request import make_request
 from hpclaunch.script.examine import Report, examine
 from hpclaunch.script.traps import TRAPS
 
@@ -44,6 +48,9 @@ A100 = (
     .replace("cpus-per-task=10", "cpus-per-task=8")
     .replace("module load", "module load arch/a100\nmodule load")
 )
+CORES = GADI.replace("gpuvolta", "normal").replace(
+    "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "ncpus=72,mem=380GB,jobfs=800GB"
+)
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
 
@@ -80,6 +87,7 @@ CASES = [
     ("placeholders", "gadi", GADI, "-P ab12", "-P <project>", 3, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P your_project", 3, True),
     ("placeholders", "jean-zay", JZ, "abc@v100", "changeme@gpu", 3, True),
+    ("placeholders", "jean-zay", JZ.replace("abc@v100", "young@v100"), "young@v100", "project_id@v100", 3, True),
     ("placeholders", "jean-zay", JZ, "--nodes=1", "--nodes=1 --mail-user=you@example.com", 4, False),
     ("repeated", "gadi", GADI, "-l wd", "-l wd -q normal", 8, False),
     ("repeated", "jean-zay", JZ, "--nodes=1", "--nodes=1\n#SBATCH -N 2", 5, False),
@@ -162,6 +170,15 @@ def test_every_trap_has_a_case():
     assert {case[0] for case in CASES} == set(TRAPS)
 
 
+@pytest.mark.parametrize("check", sorted(TRAPS.keys() - {"placeholders", "unknown-option"}))
+def test_what_a_trap_rests_on_can_be_looked_up(check):
+    """Each trap cites the profile's line, a public address, a manual, or what a named version was seen to do."""
+    source = TRAPS[check].source
+    parts = source.split(" | ") if source else []
+    assert parts or TRAPS[check].reads
+    assert all(re.match(r"https://\S+$|\w+\(\dB?\)$|OpenPBS [\d.]+, seen$", part) for part in parts)
+
+
 @pytest.mark.parametrize("text", [GADI, GADI_2])
 def test_a_good_script_for_gadi_is_left_alone(text):
     """A script that Gadi runs as it is meant gets no remark."""
@@ -182,6 +199,7 @@ SILENT = [
     ("gadi", GADI.replace("python train.py", "NP=$(wc -l < $PBS_NODEFILE)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "cp /scratch/ab12/x . # the project's own")),
     ("gadi", GADI.replace("python train.py", "# wget https://host/file\npython train.py /g/data/ab12/x")),
+    ("gadi", GADI.replace("python train.py", "curl http://localhost:80/ &\npython train.py")),
     ("gadi", GADI.replace("python train.py", "pip install --no-index ./x.whl\npython train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python train.py", "python /home/123/ab1234/train.py")),
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python", "cd $PBS_O_WORKDIR\npython")),
@@ -189,6 +207,7 @@ SILENT = [
     ("gadi", GADI_2.replace("mpirun -np 8 python train.py",
                             "for i in $(seq 0 48 95); do pbsdsh -n $i -- python train.py & done; wait")),
     ("jean-zay", JZ.replace("=10:00:00", "=20:00:00")),  # just the limit
+    ("jean-zay", JZ.replace("--nodes=1", "--nodes=1 --signal=BUS@60")),
     ("jean-zay", JZ.replace("=10:00:00", "=1-12 --qos=qos_gpu-t4")),
     ("jean-zay", TORCHRUN.replace("srun python", "srun python -m torch.distributed.run --nproc_per_node=4")),
     ("jean-zay", TORCHRUN.replace("--gres=gpu:4", "--partition=gpu_p2 --gres=gpu:8").replace("=40", "=24")),
@@ -227,7 +246,70 @@ def test_a_plan_s_finding_stands_at_the_option_s_line():
     assert "gadi.yaml:" in one.source
 
 
+def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
+    """An account of other GPUs is refused, be there a $VARIABLE in a directive elsewhere, forced to pass, or not."""
+    wrong = JZ.replace("abc@v100", "abc@a100").replace("--nodes=1", "--nodes=1 --constraint=v100-32g")
+    with_variable = wrong.replace("--hint=nomultithread", "--hint=nomultithread --output=$HOME/x.out")
+    assert found("jean-zay", wrong, "account") == [(3, True)]
+    report = examine(with_variable, site.load("jean-zay"), {"force": ["variable"]})
+    assert [(one.line, one.check) for one in report.remarks if one.refuses] == [(3, "account")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gadi", GADI.replace("#PBS -P ab12\n", "")),
+        ("gadi", GADI.replace("-P ab12", "-P your_project")),
+        ("gadi", GADI.replace("-l wd", "-l wd -V")),
+        ("gadi", GADI.replace("ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "select=1:ncpus=12:ngpus=1:mem=90GB,jobfs=9GB")),
+        ("jean-zay", JZ.replace("=10:00:00", "=20:00:01")),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100")),
+        ("jean-zay", JZ.replace("srun", "idrquota -m\nsrun")),
+        ("jean-zay", JZ.replace("train.py", "train.py --devices 8")),
+    ],
+)  # fmt: skip
+def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
+    """A mistake that a script and its request both show has one line of output."""
+    assert len([one for one in look(name, text).remarks if one.refuses or one.check == "export"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "check", "key"),
+    [
+        ("gadi", GADI.replace("python", "wget https://host/file\npython"), "download", ("internet",)),
+        ("jean-zay", JZ.replace("#SBATCH --hint=nomultithread\n", ""), "site-directive", ("directives",)),
+        ("jean-zay", A100.replace("arch/a100", "arch/h100"), "modules", ("partitions", "h100", "modules")),
+        ("jean-zay", JZ.replace("srun", "idrquota\nsrun"), "commands", ("removed_commands", "idrquota")),
+        ("gadi", CORES, "totals",
+         ("multi_node",)),
+    ],
+)  # fmt: skip
+def test_a_trap_names_the_profile_s_line_that_it_rests_on(name, text, check, key):
+    """A key that site and partition both have is cited where it was read, and not at the partition's name."""
+    profile = site.load(name)
+    assert profile.where(key) != profile.where(key[:-1])
+    (one,) = [one for one in look(name, text).remarks if one.check == check]
+    assert one.source == profile.where(key)
+
+
+def test_an_unconfirmed_key_of_the_site_warns(tmp_path):
+    """A site's own word on a key that its partitions could have too counts: unconfirmed, it does not refuse."""
+    (tmp_path / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nunconfirmed: [multi_node]\n")
+    assert found("gadi", CORES, "totals") == [(5, True)]
+    assert found(str(tmp_path / "mine.yaml"), CORES, "totals") == [(5, False)]
+
+
 def test_a_forced_check_only_warns():
     """--force lets a trap warn, as it does with a request's checks."""
     report = examine(JZ.replace("srun ", ""), site.load("jean-zay"), {"force": ["fan-out"]})
     assert [(one.check, one.refuses) for one in report.remarks] == [("fan-out", False)]
+
+
+@pytest.mark.parametrize("option", ["-r y", "-ry"])
+def test_a_rerunnable_array_is_one_however_that_is_written(option):
+    """`-ry` counts as `-r y` does: no word of an array that PBS would refuse."""
+    remarks = look("gadi", GADI.replace("-l wd", f"-l wd\n#PBS -J 0-3\n#PBS {option}")).remarks
+    assert not any("rerunnable" in one.message for one in remarks)
+    plan, findings = consider(site.load("gadi"), make_request({"directive": ["-J 0-3", option], "command": ["x"]}))
+    assert plan is not None
+    assert not any("rerunnable" in one.message for one in findings)

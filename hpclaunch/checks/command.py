@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hpclaunch.checks.downloads import download as fetches
+from hpclaunch.checks.downloads import downloads
 from hpclaunch.checks.finding import Found, partition_key
 
 if TYPE_CHECKING:
@@ -17,11 +19,11 @@ _NODE_LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHERS = {"srun", "mpirun", "mpiexec", "pbsdsh", "horovodrun", "sbatch", "qsub"}
 _NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 # Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
-_DOWNLOAD_SIGNS = ("wget", "curl", "aria2c", "gdown", "clone", "install", "download", "://")
-_DOWNLOAD = (
-    r"\b(?:wget|curl|aria2c|gdown|git clone|(?:pip3?|conda|mamba|uv pip) install|(?:hf|huggingface-cli) download)\b"
-    r"|(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
+_DOWNLOAD_SIGNS = (
+    *("wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone", "clone", "pull", "fetch", "install", "create"),
+    *("update", "env", "download", "sync", "s3", "build", "://"),
 )
+_ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 _ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
 # What a GPU older than 8.0 cannot do: a sign, a pattern, its name, what to use instead.
 _NEW_GPUS = (
@@ -113,9 +115,14 @@ def download(plan: Plan) -> Iterator[Found]:
     own = plan.partition.internet
     if (plan.site.internet if own is None else own) is not False:
         return
-    texts = [" ".join(plan.request.command[:3]), *plan.request.command[1:], *plan.request.setup]
-    suspect = [text for text in texts if any(sign in text for sign in _DOWNLOAD_SIGNS)]
-    found = [match[0] for text in suspect if (match := re.search(_DOWNLOAD, text))]
+    words = plan.request.command
+    found = [fetches(words)]
+    for text in [*words[1:], *plan.request.setup]:
+        if any(sign in text for sign in _DOWNLOAD_SIGNS):
+            match = re.search(_ADDRESS, text)
+            fetched = [] if " " not in text else list(downloads(text))
+            found += fetched or ([match[0]] if match else [])
+    found = [what for what in found if what]
     found += [f"{name}={value}" for name, value in plan.request.env.items() if _ONLINE.get(name) == value]
     with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
     stage = f"; do it before, on {' or '.join(with_internet)} or a login node" if with_internet else "; do it before"

@@ -38,6 +38,10 @@ _SLURM_OPTIONS = {
 }
 
 
+# What --signal says where it is for the job's shell alone: B:USR1@60, and not BUS@60.
+TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
+
+
 def directives(plan: Plan) -> Iterator[Found]:
     """Refuse what a scheduler reads otherwise than meant: -V, a comment or comma behind it, $NAME, a comma in -v."""
     pbs = plan.site.scheduler == "pbs"
@@ -80,7 +84,7 @@ def repeated(plan: Plan) -> Iterator[Found]:
             if option := _PBS_OPTIONS.get(line[:2]):
                 yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
         elif plan.site.scheduler == "slurm":
-            word = re.split(r"[\s=]", line)[0]
+            word = re.split(r"[\s=]", line)[0] if line.startswith("--") else line[:2]  # -n4
             option = next((o for names, o in _SLURM_OPTIONS.items() if word in names.split()), None)
             if option and not (word == "--gres" and "gpu" not in line):
                 yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
@@ -90,9 +94,9 @@ def log_folder(plan: Plan) -> Iterator[Found]:
     """Refuse an output in a folder named after the job, which cannot be there before it; warn of any other folder."""
     for line in plan.directives:
         if plan.site.scheduler == "slurm":
-            found = re.match(r"(?:--output|--error|-o|-e)[\s=]\s*(.+)", line)
+            found = re.match(r"(?:--(?:output|error)[\s=]|-[oe])\s*(.+)", line)
         else:
-            found = re.match(r"-[oe]\s+(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
+            found = re.match(r"-[oe]\s*(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
         folder = PurePath(f"{found[1]}x").parent if found else PurePath()  # logs/ is a folder too
         if "%" in str(folder) and plan.site.scheduler == "slurm":
             yield Found(
@@ -122,7 +126,11 @@ def arrays(plan: Plan) -> Iterator[Found]:
                 "% does not help; split it",
                 partition_key(plan, "qos", plan.partition.qos.index(plan.qos), "max_jobs"),
             )
-        rerunnable = plan.site.rerunnable or plan.max_attempts > 1 or "-r y" in plan.directives
+        rerunnable = (
+            plan.site.rerunnable
+            or plan.max_attempts > 1
+            or any(re.fullmatch(r"-r\s*y", other) for other in plan.directives)
+        )
         if plan.site.scheduler == "pbs" and not rerunnable:
             yield Found(f"{line!r}: PBS makes arrays of rerunnable jobs alone; use --directive '-r y'", ("rerunnable",))
 
@@ -147,7 +155,7 @@ def signal(plan: Plan) -> Iterator[Found]:
                 "--signal with torchrun: it ends of a signal that it does not know; --max-attempts tells the ranks",
                 warns=True,
             )
-        elif re.search(r"[=\s]R?B", line):
+        elif re.search(TO_SHELL, line):
             yield Found(
                 f"{line!r}: B: signals the job's shell alone, no rank hears it; leave B: out, or use --max-attempts",
                 warns=True,

@@ -55,12 +55,31 @@ SHELLS_OWN = {
 HIDES_SLURM = {"bash", "interactive"}
 
 
-# What templates and examples leave for a person to fill in.
-_PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "/path/to/")
+# What templates and examples leave for a person to fill in: anywhere, and (`named`) where a name of one's own belongs.
+_PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "path/to/")
 _PLACEHOLDER = (
-    r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
-    r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s])/path/to/"
+    r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
+    r"|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
+    r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s\"'])/?path/to/[^\s\"']*"
 )
+_NAME_SIGNS = (
+    *_PLACEHOLDER_SIGNS,
+    *["you", "{{", "todo", "fixme", "fill", "my", "some", "project", "account", "example.", "insert", "replace"],
+)
+_NAME = (
+    r"(?i)<[^>]*>|\byour?(?:[-_ @]\w*|\b)|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
+    r"|\b(?:my|some)[-_]?(?:project|account|email)\b|\b(?:project|account)[-_]?(?:id|code|name)\b"
+    r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
+)
+
+
+def placeholder(text: str, named: bool = False) -> str:
+    """Return what in a text an example left to be filled in, or ""; `named`: where only a name of one's own belongs."""
+    small = text.lower()
+    found = re.search(_PLACEHOLDER, text) if any(sign in small for sign in _PLACEHOLDER_SIGNS) else None
+    if not found and named and any(sign in small for sign in _NAME_SIGNS):
+        found = re.search(_NAME, text)
+    return found[0].strip("=@:+ \"'") if found else ""
 
 
 def account(plan: Plan) -> Iterator[Found]:
@@ -101,9 +120,8 @@ def placeholders(plan: Plan) -> Iterator[Found]:
         if text:
             words.insert(0, (option, text))
     for option, text in words:
-        suspect = any(sign in text.lower() for sign in _PLACEHOLDER_SIGNS)
-        if suspect and (found := re.search(_PLACEHOLDER, text)):
-            yield Found(f"{option} {text!r}: {found[0].strip('/=@:+ ')} is left from an example; fill it in")
+        if found := placeholder(text, option in ("--account", "--storage")):
+            yield Found(f"{option} {text!r}: {found} is left from an example; fill it in")
 
 
 def modules(plan: Plan) -> Iterator[Found]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from hpclaunch.checks.words import placeholder
 from hpclaunch.script.remark import Directives, Option, Remark, remark
 from hpclaunch.site import Partition, Profile
+from hpclaunch.yamlfile import Key
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
@@ -42,9 +44,12 @@ class Asked(Struct):
         """Note a value and where it stands."""
         self.values[key], self.lines[key] = value, option.line
 
-    def say(self, check: str, line: int, message: str, **sure: bool) -> None:
+    def say(
+        self, check: str, line: int, message: str, *, refuses: bool | None = None, mended: bool = False,
+        key: Key | None = None,
+    ) -> None:  # fmt: skip
         """Add a remark."""
-        self.remarks.append(remark(check, line, message, **sure))
+        self.remarks.append(remark(check, line, message, refuses=refuses, mended=mended, key=key))
 
     def number(self, option: Option | None, read: Callable[[str], Any]) -> Any:
         """Return an option's value as `read` reads it; None where there is none, or where it cannot be read."""
@@ -97,12 +102,6 @@ def _common(asked: Asked, directives: Directives) -> None:
                 first[option.name] = option
 
 
-_PLACEHOLDER = re.compile(
-    r"<[^>]*>|\bchange_?me\b|\byour?[-_ ]?\w*|\bxxx+\b|\btodo\b|\bfixme\b|\bfill[-_ ]?in\b"
-    r"|\b(my|some)_?(project|account|email)\b|\b(project|account)[-_]?(id|code|name)\b|\{\{?\w+\}?\}"
-    r"|@?example\.(com|org)|\b(insert|replace)[-_]\w+",
-    re.IGNORECASE,
-)
 _NAMED = {
     "account",
     "partition",
@@ -120,9 +119,7 @@ _NAMED = {
 
 
 def _placeholder(asked: Asked, option: Option) -> None:
-    text = option.value.replace("-", "_") if option.name in _NAMED else option.value
-    found = _PLACEHOLDER.search(text)
-    if not found or (option.name not in _NAMED and not re.search(r"<[^>]*>|change_?me", found[0], re.IGNORECASE)):
+    if not placeholder(option.value, option.name in _NAMED):
         return
     mail = option.name in ("mail-user", "M")
     asked.say(
@@ -130,16 +127,10 @@ def _placeholder(asked: Asked, option: Option) -> None:
     )
 
 
-_LEFT_IN_BODY = re.compile(
-    r"(?:^|[\s\"'=])/?path/to/\S*|<(?:your|my|insert|path)[\w /-]*>|\bchange_?me\b", re.IGNORECASE
-)
-
-
 def placeholders(lines: list[str], first: int, heredocs: set[int]) -> Iterator[Remark]:
     """Yield what an example left to be filled in among the commands."""
     for number, line in enumerate(lines[first:], first + 1):
-        if number not in heredocs and not line.lstrip().startswith("#") and (found := _LEFT_IN_BODY.search(line)):
-            text = found[0].strip("\"'= \t")
+        if number not in heredocs and not line.lstrip().startswith("#") and (text := placeholder(line)):
             yield remark("placeholders", number, f"{text}: a placeholder; write your own")
 
 

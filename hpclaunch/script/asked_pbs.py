@@ -114,7 +114,8 @@ def _totals(asked: Asked, directives: Directives) -> None:
     if cores and cpus > cores and cpus % cores and site.multi_node == "whole":
         whole = math.ceil(cpus / cores) * cores
         asked.say("totals", line, f"ncpus={cpus} is more than a node's {cores} cores and no multiple: "
-                  f"{asked.profile.name} gives whole nodes, write ncpus={whole}", mended=not gpus)  # fmt: skip
+                  f"{asked.profile.name} gives whole nodes, write ncpus={whole}", mended=not gpus,
+                  key=("multi_node",))  # fmt: skip
         cpus = whole
     asked.nodes = nodes = max(math.ceil(cpus / cores), 1) if cores else 1
     if gpus % nodes:
@@ -167,10 +168,11 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
         *([f"ngpus={count * gpus}"] if gpus else []),
         *([f"mem={mem:g}GB"] if mem else []),
     ]
-    for refused in asked.profile.site.refused_directives:
+    for i, refused in enumerate(asked.profile.site.refused_directives):
         if re.search(refused.pattern, f"-l {written}"):
             text = f"{written}: {refused.why.partition(';')[0]}; write -l {' -l '.join(totals)}"
-            asked.say("select", option.line, text, refuses=not refused.warns, mended=True)
+            asked.say("select", option.line, text, refuses=not refused.warns, mended=True,
+                      key=("refused_directives", i, "pattern"))  # fmt: skip
             return
     if option.name == "l.nodes":
         text = f"{written} is Torque's; PBS Pro writes select={count}:ncpus={cpus}"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from hpclaunch.checks.downloads import download
 from hpclaunch.script.asked import Asked
-from hpclaunch.script.downloads import download
+from hpclaunch.script.complete import step_size
 from hpclaunch.script.launch import Launch, name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, modules
@@ -16,6 +17,7 @@ from hpclaunch.script.remark import Remark, remark
 from hpclaunch.script.values import whole
 from hpclaunch.site import Site
 from hpclaunch.storage import as_named, named_by
+from hpclaunch.yamlfile import Key
 
 _PER_RANK = re.compile(r"(?<!\\)\$\{?(SLURM_PROCID|SLURM_NODEID|SLURM_LOCALID)\b")
 _PORT = re.compile(
@@ -112,10 +114,12 @@ def _downloads(script: Script) -> Iterator[Remark]:
         return
     better = [name for name, other in site.partitions.items() if other.internet]
     for command in script.program.body.commands():
-        if what := download(command.split()[1]):
+        if what := download([plain(word) or word for word in command.split()[1]]):
             where = f"; use partition {' or '.join(better)}, or fetch it beforehand" if better else ""
             name = script.asked.values.get("partition") or site.default_partition
-            yield remark("download", command.line, f"{what}: the nodes of {name} have no internet{where}")
+            known = site.find_partition(name) if part.internet is not None else None
+            key: Key = ("partitions", known[0], "internet") if known else ("internet",)
+            yield remark("download", command.line, f"{what}: the nodes of {name} have no internet{where}", key=key)
 
 
 def _retired(script: Script) -> Iterator[Remark]:
@@ -124,14 +128,14 @@ def _retired(script: Script) -> Iterator[Remark]:
         head = name_of(words[0]) if words else ""
         if instead := script.site.removed_commands.get(head):
             text = f"{head} is gone from {script.asked.profile.name}: use {instead}"
-            yield remark("commands", command.line, text, mended=True)
+            yield remark("commands", command.line, text, mended=True, key=("removed_commands", head))
 
 
 def _arch(script: Script) -> Iterator[Remark]:
     """Compare the modules with those that come before the site's own on this partition (arch/a100)."""
     site, needed = script.site, script.asked.partition.modules
     families = {module.partition("/")[0] for module in site.modules}
-    others = {module for part in site.partitions.values() for module in part.modules} - set(needed)
+    others = {module: name for name, part in site.partitions.items() for module in part.modules if module not in needed}
     loaded = list(modules(script.program.body))
     first = next((i for i, (_, module) in enumerate(loaded) if module.partition("/")[0] in families), None)
     names = [module for _, module in loaded]
@@ -139,10 +143,12 @@ def _arch(script: Script) -> Iterator[Remark]:
     for line, module in loaded:
         if module in others:
             right = f"use {needed[0]}" if needed else "leave it out"
-            yield remark("modules", line, f"{module} is not for partition {where}: {right}", mended=True)
+            key = ("partitions", others[module], "modules")
+            yield remark("modules", line, f"{module} is not for partition {where}: {right}", mended=True, key=key)
             return
     for module in needed if first is not None else ():
         line, family = loaded[first or 0]
+        # cpuarch/ is Jean-Zay's older word for its arch/ modules; no other site has such a pair, so it has no key.
         if module not in names and not any(name.startswith("cpuarch/") for name in names[:first]):
             text = f"{family} on {where} needs `module load {module}` before it"
             yield remark("modules", line, text, mended=True)
@@ -210,12 +216,7 @@ def _layout(script: Script) -> Iterator[Remark]:
     for start in script.program.main:
         srun = start.launch.layer("srun")
         own = start.launch.layer("torchrun", "accelerate", "deepspeed")
-        per_node = script.asked.starts
-        if srun:
-            override = srun.options.get("ntasks-per-node", "")
-            total = srun.options.get("ntasks", "")
-            tasks = script.asked.nodes if "NNODES" in total else whole(total)
-            per_node = whole(override) or max((tasks or 0) // script.asked.nodes, 1 if tasks else 0) or per_node
+        per_node = step_size(script.asked, start.launch)[1]
         line = script.asked.size_line or start.launch.line
         if srun and own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"

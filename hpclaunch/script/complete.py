@@ -9,6 +9,32 @@ from typing import Any
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.launch import Launch
 from hpclaunch.script.lexer import plain
+from hpclaunch.script.values import whole
+
+_NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
+
+
+def step_size(asked: Asked, launch: Launch, each_node: bool = False) -> tuple[int, int]:
+    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has.
+
+    `each_node`: a loop over the nodes starts it on every one of them.
+    """
+    srun = launch.layer("srun")
+    options = srun.options if srun else {}
+
+    def number(name: str) -> int | None:
+        text = options.get(name, "").strip("\"'")
+        if _NODES.fullmatch(text):
+            return asked.nodes
+        return whole(launch.variables.get(re.sub(r"[${}]", "", text), text)) or None
+
+    nodes, tasks, per_node = number("nodes"), number("ntasks"), number("ntasks-per-node")
+    if re.fullmatch(r"[\"']?[\w.${}-]+[\"']?", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
+        nodes = nodes or 1  # one host
+    if each_node:
+        return asked.nodes, per_node or max((tasks or asked.starts) // (nodes or 1), 1)
+    nodes = nodes or min(asked.nodes, tasks or asked.nodes)
+    return nodes, per_node or (math.ceil(tasks / nodes) if tasks else asked.starts)
 
 
 def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
@@ -30,6 +56,8 @@ def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
 def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     """Return the launcher and the ranks that it starts on a node."""
     starts = asked.starts if asked.profile.site.scheduler == "slurm" else 1
+    if launch and launch.layer("srun"):
+        starts = step_size(asked, launch)[1]
     if launch is None:
         return "tasks", starts if starts > 1 else asked.gpus or 1
     if own := launch.layer("torchrun", "deepspeed", "accelerate"):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
+from hpclaunch.checks.directives import TO_SHELL
 from hpclaunch.checks.limits import qos_limits
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.program import Program
@@ -64,10 +65,11 @@ def _ntasks(directives: Directives, asked: Asked) -> Iterator[Remark]:
 def _site_directives(directives: Directives, asked: Asked, last: int) -> Iterator[Remark]:
     if not asked.gpus and not asked.partition.cores_per_node:
         return
-    for line in asked.profile.site.directives:
+    for i, line in enumerate(asked.profile.site.directives):
         found = re.match(r"--([a-z-]+)", line)
         if found and not directives.last(found[1]):
-            yield remark("site-directive", last, f"add #SBATCH {line}, as the site's own examples have", mended=True)
+            text = f"add #SBATCH {line}, as the site's own examples have"
+            yield remark("site-directive", last, text, mended=True, key=("directives", i))
 
 
 def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:
@@ -80,7 +82,7 @@ def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:
 def _signal(directives: Directives, program: Program) -> Iterator[Remark]:
     option = directives.last("signal")
     traps = any(command.words[:1] == ["trap"] for command in program.body.commands())
-    if option and re.match(r"R?B", option.value) and not traps:
+    if option and re.match(TO_SHELL, option.value) and not traps:
         text = f"{option.written} {option.value}: it goes to this shell alone, which has no trap for it; leave B: out"
         yield remark("signal", option.line, text)
 

@@ -86,7 +86,7 @@ def examine(
             report.remarks = [_final(one, scheduler, []) for one in report.remarks]
             return report
     report.directives = found = directives.read(lines, scheduler, body.heredocs)
-    report.program = program = understand(body)
+    report.program = program = understand(body, profile.site)
     ask = asked_slurm.ask if scheduler == "slurm" else asked_pbs.ask
     report.asked = asked = ask(profile, found)
     asked.values |= typed
@@ -114,15 +114,26 @@ def examine(
         _mistake(asked, key, message) for key, message in mistaken if asked.lines.get(key, 0) not in told
     ]
     report.plan, findings = consider(profile, report.request)
-    said = {one.check for one in report.remarks}
-    for finding in findings:
-        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
-        if not known and finding.check not in _NOT_OF_SCRIPTS | said and not said & _TWINS.get(finding.check, set()):
-            report.remarks.append(place(report, finding))
+    report.remarks += _placed(report, findings)
     name = report.plan.partition_name if report.plan else str(asked.values.get("partition", ""))
     report.remarks = [_final(_rested(one, profile, name), scheduler, force) for one in report.remarks]
     report.remarks = sorted(dict.fromkeys(report.remarks), key=lambda one: (one.line, not one.refuses))
     return report
+
+
+def _placed(report: Report, findings: list[Finding]) -> list[Remark]:
+    """Return the findings of the plan at their lines, without those of which a trap has spoken there."""
+    said = {(one.line, one.check) for one in report.remarks}
+    placed = []
+    for finding in findings:
+        known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
+        if known or finding.check in _NOT_OF_SCRIPTS:
+            continue
+        one = place(report, finding)
+        twins = {finding.check} | _TWINS.get(finding.check, set())
+        if not any((one.line, twin) in said for twin in twins):
+            placed.append(one)
+    return placed
 
 
 def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
@@ -131,7 +142,7 @@ def _rested(one: Remark, profile: Profile, partition: str) -> Remark:
     if trap is None or not trap.reads or one.source != trap.source:
         return one
     name = trap.reads.split()[0]
-    key = ("partitions", partition, name) if name in Partition.__struct_fields__ else (name,)
+    key = one.key or (("partitions", partition, name) if name in Partition.__struct_fields__ else (name,))
     weak = is_unconfirmed(profile.site, key)
     return structs.replace(one, source=profile.where(key) or one.source, refuses=one.refuses and not weak)
 
@@ -183,7 +194,8 @@ def place(report: Report, finding: Finding) -> Remark:
     known = report.asked.lines if report.asked else {}
     check = CHECKS.get(finding.check)
     keys = check.options.split() if check else []
-    line = _mentioned(report.lines, finding.message) if set(keys) & {"setup", "command", "directive"} else 0
+    said = set(keys) & {"setup", "command", "directive", "module"}
+    line = _mentioned(report.lines, finding) if said else 0
     if not line and keys[:1] == ["command"] and report.program and report.program.main:
         line = report.program.main[-1].launch.line
     line = line or next((known[key] for key in keys if key in known), 0)
@@ -192,9 +204,12 @@ def place(report: Report, finding: Finding) -> Remark:
     return Remark(line, finding.check, finding.message, finding.refuses, finding.source)
 
 
-def _mentioned(lines: list[str], message: str) -> int:
-    """Return the first line of the script in which a path, variable or option of the message stands."""
-    for word in re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", message):
+def _mentioned(lines: list[str], finding: Finding) -> int:
+    """Return the first line of the script in which a path, variable or option of the finding stands."""
+    words = re.findall(r"[^\s'\"]*[/$=-][^\s'\"]*", finding.message)
+    if finding.key.startswith("removed_commands."):
+        words = [finding.key.partition(".")[2]]
+    for word in words:
         name = word.strip(":;,.").removeprefix("--")
         for number, line in enumerate(lines, 1):
             if (

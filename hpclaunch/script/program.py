@@ -10,6 +10,7 @@ from msgspec import Struct
 from hpclaunch.script.launch import Launch, name_of, unquote, unwrap
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.shell import ASSIGNMENT, Body, Command, Statement
+from hpclaunch.site import Site
 
 
 class Start(Struct):
@@ -32,18 +33,39 @@ class Program(Struct):
         """Return what the job is for: the parallel starts, else the last python, else the last command."""
         if parallel := [start for start in self.starts if start.launch.parallel]:
             return parallel
-        pythons = [start for start in self.starts if start.launch.python]
-        return (pythons or self.starts)[-1:]
+        starts = [start for start in self.starts if start.launch.python] or self.starts
+        return [*_beside(self.body, starts), *starts[-1:]]
 
 
-def understand(body: Body) -> Program:
-    """Return what the body does."""
+def _beside(body: Body, starts: list[Start]) -> list[Start]:
+    """Return what runs in the background beside the last of `starts` as its equal: each on a GPU of its own, say."""
+    if not starts or not (_in_background(starts[-1]) or _on_own_gpus(starts[-1])):
+        return []
+    order = {id(command): i for i, command in enumerate(body.commands())}
+    last = order[id(starts[-1].command)]
+    waits = [order[id(command)] for command in body.commands() if command.words[:1] == ["wait"]]
+    waited = max((at for at in waits if at < last), default=-1)
+    return [start for start in starts[:-1] if _in_background(start) and order[id(start.command)] > waited]
+
+
+def _in_background(start: Start) -> bool:
+    return "&" in (start.command.joint, start.statement.commands[-1].joint)
+
+
+def _on_own_gpus(start: Start) -> bool:
+    return any(setting.startswith("CUDA_VISIBLE_DEVICES=") for setting in start.launch.env)
+
+
+def understand(body: Body, site: Site) -> Program:
+    """Return what the body does at this site."""
+    own = dict.fromkeys([*site.removed_commands, *(site.grant.command[:1] if site.grant else [])], "")
+    own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
     variables = _variables(body)
     starts = [
         Start(statement, command, launch)
         for statement in body.statements
         for command in statement.commands
-        if (launch := unwrap(command, variables)) is not None
+        if (launch := unwrap(command, variables, own)) is not None
     ]
     return Program(body, variables, starts)
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.script.traps import TRAPS
+from hpclaunch.yamlfile import Key
 
 LONGEST = 300_000  # bytes; job scripts have a few thousand
 
@@ -16,7 +17,8 @@ LONGEST = 300_000  # bytes; job scripts have a few thousand
 class Remark(Struct, frozen=True):
     """A finding at a line of the script (0: the script as a whole).
 
-    A `mended` one is about how the script says it: what hpclaunch would write instead has it right.
+    A `mended` one is about how the script says it: what hpclaunch would write instead has it right. `key` is the
+    profile's on which it rests, where that is not the first that the trap reads.
     """
 
     line: int
@@ -25,12 +27,15 @@ class Remark(Struct, frozen=True):
     refuses: bool = True
     source: str = ""
     mended: bool = False
+    key: Key | None = None
 
 
-def remark(check: str, line: int, message: str, *, refuses: bool | None = None, mended: bool = False) -> Remark:
+def remark(
+    check: str, line: int, message: str, *, refuses: bool | None = None, mended: bool = False, key: Key | None = None
+) -> Remark:
     """Return the remark of a trap of TRAPS, as sure as its source unless told otherwise."""
     trap = TRAPS[check]
-    return Remark(line, check, message, trap.refuses if refuses is None else refuses, trap.source, mended)
+    return Remark(line, check, message, trap.refuses if refuses is None else refuses, trap.source, mended, key)
 
 
 def printable(text: str) -> str:

@@ -7,16 +7,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from hpclaunch.checks.words import SHELLS_OWN
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
+from hpclaunch.script.around import joined, part
+from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
 from hpclaunch.script.complete import complete
 from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
 from hpclaunch.script.program import Program, Start
-from hpclaunch.script.setup import Entry, Setup, names_in
+from hpclaunch.script.setup import Entry, Setup, names_in, words_of
 from hpclaunch.script.shell import Command, Statement
 
 # What is to be evaluated once, by the job script: $( ), elements of arrays, the script's arguments, numbers by chance.
@@ -41,7 +44,7 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     assert report.program is not None  # noqa: S101
     program, asked = report.program, report.asked
     result = Rewrite(None, [(line, f"`{what}`: {why}") for line, what, why in asked.left], [])
-    start = _main(report.lines, program, result)
+    start = _main(report.lines, program, asked, result)
     if start is None:
         return result
     site = report.profile.site
@@ -55,16 +58,18 @@ def rewrite(report: Report, typed: dict[str, Any]) -> Rewrite:
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
     entries = setup.settle(needed)
-    result.notes += setup.notes
-    result.problems += setup.problems
-    _around(result, program, start, report.lines)
     lines = [line or " " for entry in entries for line in entry.text.split("\n")]
     exports = _exports(entries, needed - set(setup.env))
+    for name in sorted(SHELLS_OWN & set(exports) - {name for entry in entries for name in entry.sets}):
+        setup.own(start.launch.line, name)  # set in a file that the script sources
     if exports:
         lines.append(f"export {' '.join(exports)}")
     for entry in entries:
         if not all(line.isprintable() for line in entry.text.split("\n")):
             result.problems.append((entry.line, "a control character, which cannot be carried"))
+    result.notes += setup.notes
+    result.problems += setup.problems
+    _around(result, setup, start, report.lines)
     storage = [*asked.values.get("storage", []), *needed_storage(asked, report.lines)]
     values |= {
         "module": list(dict.fromkeys(setup.modules)) or NO_MODULES,
@@ -98,7 +103,7 @@ def _request(result: Rewrite, values: dict[str, Any]) -> None:
         result.problems += [(0, line) for line in str(error).splitlines()]
 
 
-def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
+def _main(lines: list[str], program: Program, asked: Asked, result: Rewrite) -> Start | None:
     """Return the one command that the job is for; say why where there is none."""
     if not is_shell(lines[0]):
         result.problems.append((1, f"{lines[0].strip()}: only scripts of bash and its like can be written anew"))
@@ -123,6 +128,7 @@ def _main(lines: list[str], program: Program, result: Rewrite) -> Start | None:
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
+    result.problems += [*joined(start), *part(asked, start, fan_out)]
     if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
         result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
@@ -148,8 +154,7 @@ def _before(setup: Setup, program: Program, start: Start, lines: list[str]) -> N
         for command in start.statement.commands:
             if command is start.command:
                 break
-            checked = command.joint == "&&"
-            setup.command(command, " ".join(command.words) + (" || exit 1" if checked else ""))
+            setup.command(command, words_of(command) + (" || exit 1" if command.joint == "&&" else ""))
     for setting in start.launch.env:
         name, _, value = setting.partition("=")
         if (constant := plain(value)) is not None and constant.isprintable():
@@ -242,7 +247,7 @@ def _closed(text: str) -> int:
     return lexer.at
 
 
-def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -> None:
+def _around(result: Rewrite, setup: Setup, start: Start, lines: list[str]) -> None:
     """Note what of the start itself is not carried, and what comes after it."""
     layers = " ".join(f"{layer.kind} {' '.join(layer.words)}".strip() for layer in start.launch.layers)
     if layers:
@@ -256,9 +261,12 @@ def _around(result: Rewrite, program: Program, start: Start, lines: list[str]) -
                 result.notes.append((command.line, f"`{' '.join(command.words)[:60]}`: it comes after the command"))
     elif start.statement.block in _LOOPS:
         result.notes.append((start.statement.first, "the loop over the nodes: hpclaunch starts them itself"))
-    after = program.body.statements[program.body.statements.index(start.statement) + 1 :]
+    statements = setup.program.body.statements
+    shared = _shared(statements)
+    after = statements[statements.index(start.statement) + 1 :]
     for statement in after:
-        text = " ".join(lines[statement.first - 1].split())
+        alone = statement.block or not shared & set(range(statement.first, statement.last + 1))
+        text = " ".join((lines[statement.first - 1] if alone else setup.text(statement, lines, False)).split())
         result.notes.append((statement.first, f"`{text[:60]}`: it comes after the command"))
 
 

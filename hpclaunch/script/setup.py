@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from hpclaunch.checks.words import RESERVED, RESERVED_PBS
+from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
 from hpclaunch.script.launch import name_of
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments
@@ -15,8 +15,6 @@ from hpclaunch.script.tables import words
 from hpclaunch.site import Partition, Site
 
 _NAMES = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)|\(\([^)]*?\b([A-Za-z_]\w*)")
-# Variables of the job script that are set before a person's lines, or must not be.
-_JOB_SCRIPTS_OWN = {"IFS", "BASH_ENV", "SHELLOPTS", "POSIXLY_CORRECT", "job_id", "ended", "lost", "pids"}
 # Commands behind which modules and environments may still move up.
 _NEUTRAL = words(
     "cd cp date df echo env free hostname ls lscpu mkdir nproc nvidia-smi printenv printf pwd rm sleep touch ulimit "
@@ -54,7 +52,7 @@ class Setup(Struct):
 
     def statement(self, statement: Statement, lines: list[str], alone: bool) -> None:
         """Take a statement of the script; `alone` on its lines, it is kept as it stands."""
-        text = self._text(statement, lines, alone)
+        text = self.text(statement, lines, alone)
         commands = statement.commands
         if not commands or (not statement.block and all(not c.words and not c.redirects for c in commands)):
             return
@@ -77,7 +75,8 @@ class Setup(Struct):
     def _special(self, commands: list[Command]) -> bool:
         return any(_head(command) in ("module", "ml", "source", ".", "export") for command in commands)
 
-    def _text(self, statement: Statement, lines: list[str], alone: bool) -> str:
+    def text(self, statement: Statement, lines: list[str], alone: bool) -> str:
+        """Return a statement as it stands there: whole lines, or its words where it shares a line."""
         last = statement.last
         while last + 1 in self.program.body.heredocs:
             last += 1
@@ -172,8 +171,8 @@ class Setup(Struct):
             constant = plain(value)
             if name in RESERVED or (name in RESERVED_PBS and self.site.scheduler == "pbs"):
                 self.notes.append((command.line, f"{name}: the job sets it itself"))
-            elif name in _JOB_SCRIPTS_OWN:
-                self.problems.append((command.line, f"the variable {name} is the job script's own: rename it"))
+            elif name in SHELLS_OWN and (exported or name.isupper()):  # capitals: bash reads it unasked
+                self.own(command.line, name)
             elif exported and constant is not None and constant.isprintable() and self._once(name) and not self.blocked:
                 self.env[name] = constant
             else:
@@ -187,6 +186,10 @@ class Setup(Struct):
 
     def _once(self, name: str) -> bool:
         return name in self.program.variables
+
+    def own(self, line: int, name: str) -> None:
+        """Note that a variable cannot have this name in the job script."""
+        self.problems.append((line, f"the variable {name} is the job script's own: rename it"))
 
     def _keep(self, line: int, text: str, sets: set[str], kind: str, needs: set[str] | None = None) -> None:
         text = "\n".join(part.expandtabs(4) for part in text.split("\n"))
@@ -205,6 +208,9 @@ class Setup(Struct):
             if len(fewer) == len(kept):
                 break
             kept = fewer
+        for entry in kept:
+            for name in sorted(entry.sets & SHELLS_OWN):
+                self.own(entry.line, name)
         stays = set(map(id, kept))
         there = {name for entry in kept for name in entry.sets} | set(self.env)
         for entry in self.entries:
@@ -223,7 +229,7 @@ def names_in(text: str) -> set[str]:
 
 def words_of(command: Command) -> str:
     """Return a command on one line, as it stands there."""
-    return " ".join([*command.words, *command.redirects])
+    return " ".join([*(["!"] if command.negated else []), *command.words, *command.redirects])
 
 
 def _head(command: Command) -> str:

@@ -17,12 +17,16 @@ _CLOSE = set(_OPEN.values())
 
 
 class Command(Struct):
-    """One command: its words as they stand there, what is redirected, and what joins it to the next (`&&`, `|`, …)."""
+    """One command: its words as they stand there, what is redirected, and what joins it to the next (`&&`, `|`, …).
+
+    A `negated` one has a `!` before it.
+    """
 
     line: int
     words: list[str] = []
     redirects: list[str] = []
     joint: str = ""
+    negated: bool = False
 
     def split(self) -> tuple[list[str], list[str]]:
         """Return the settings before the command, NAME=VALUE, and its own words."""
@@ -81,6 +85,7 @@ class _Reader:
         self.target = False
         self.header = False  # in `for NAME in WORDS`, `case WORD in`
         self.named = False  # in `function NAME`
+        self.negates = False  # behind a `!`
 
     def take(self, token: Token) -> None:
         if token.kind == "end":
@@ -113,7 +118,8 @@ class _Reader:
 
     def _begin(self, token: Token) -> Command:
         statement = self._open(token)
-        command = Command(token.line, [], [])
+        command = Command(token.line, [], [], "", self.negates)
+        self.negates = False
         statement.commands.append(command)
         return command
 
@@ -147,7 +153,7 @@ class _Reader:
                 self.blocks.pop()
         else:
             self.header = False
-            if statement.commands:
+            if statement.commands and not (text == ";" and statement.commands[-1].joint == "&"):  # `& done;`
                 statement.commands[-1].joint = text
             self.command = None
             if text in (";", "&") and not self.blocks:
@@ -171,6 +177,8 @@ class _Reader:
         if self.double:
             if text == self.double:
                 self.double = ""
+            if self.command:
+                self.command.words.append(text)
             return
         if self.command is None and not self.header and self._reserved(text, token, statement):
             return
@@ -197,4 +205,5 @@ class _Reader:
             statement.block, self.header, self.named = "function", True, True
         elif text not in _MIDDLE:
             return False
+        self.negates = text == "!"
         return True

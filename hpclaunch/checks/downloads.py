@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hpclaunch.script.launch import is_python, name_of
-from hpclaunch.script.lexer import plain
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
 
 _FETCH = {"wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone"}
 _VERBS = {
@@ -22,18 +24,36 @@ _VERBS = {
     "docker": {"pull", "build"},
     "podman": {"pull", "build"},
 }
-_HERE = ("localhost", "127.0.0.1", "://localhost", "://127.")
+_HERE = ("localhost", "127.0.0.1", "://127.", "[::1]")
 
 
-def download(raw: list[str]) -> str:
+def downloads(text: str) -> Iterator[str]:
+    """Yield what the commands in a line of shell fetch with."""
+    for part in re.split(r"&&|\|\|?|\$\(|[;\n&()`]", text):
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            words = part.split()
+        while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+            words = words[1:]
+        if what := download(words):
+            yield what
+        if words and PurePath(words[0]).name in ("bash", "sh"):
+            for word in words[1:]:
+                if " " in word:
+                    yield from downloads(word)
+
+
+def download(words: list[str]) -> str:
     """Return what a command fetches with (`pip install`), or "" where it fetches nothing from outside."""
-    words = [plain(word) or word for word in raw]
     while words and (words[0] in ("srun", "time", "exec") or words[0].startswith("-")):
         words = words[1:]
     if not words:
         return ""
-    head, rest = name_of(words[0]), [word for word in words[1:] if not word.startswith("-")]
-    if is_python(words[0]) and words[1:3] == ["-m", "pip"]:
+    head, rest = PurePath(words[0]).name, [word for word in words[1:] if not word.startswith("-")]
+    if head.startswith("python") and words[1:3] == ["-m", "pip"]:
+        head, rest = "pip", rest[1:]
+    if head == "uv" and rest[:1] == ["pip"]:
         head, rest = "pip", rest[1:]
     verb = rest[0] if rest else ""
     if head in _FETCH:
