@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs, to_builtins
 
 from hpclaunch import walltime
-from hpclaunch.checks.limits import qos_limits
+from hpclaunch.checks.limits import qos_limits, tier_of
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.plan import Plan, consider
 from hpclaunch.request import Request
@@ -125,7 +125,8 @@ def longest(plan: Plan) -> tuple[int, str] | None:
     """Return the longest walltime for a job of this size, in seconds, and its QoS; None where no limit is known."""
     cores, gpus = plan.nodes * plan.cpus_per_node, plan.nodes * plan.gpus_per_node
     tiers = plan.partition.walltime
-    tier = next((t for t in tiers if t.max_cores is None or cores <= t.max_cores), tiers[-1] if tiers else None)
+    number = tier_of(tiers, cores)
+    tier = None if number is None else tiers[number]
     most = walltime.clock_seconds(tier.max_walltime) if tier else None
     fitting = {
         qos.name: walltime.clock_seconds(qos.max_walltime)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hpclaunch.errors import counted
 from hpclaunch.site import Partition
 
 
@@ -59,8 +60,8 @@ def job_cost(
 def _cores(cpus: int, mem_gb: float, mem_gb_per_core: float | None) -> tuple[float, str]:
     """Count the cores that are charged: the job's, or those that its memory amounts to."""
     if not (mem_gb and mem_gb_per_core):
-        return cpus, _count(cpus, "cpu")
-    said = f"max({_count(cpus, 'cpu')}, {mem_gb:.6g} GB / {mem_gb_per_core:.6g} GB)"
+        return cpus, counted(cpus, "cpu")
+    said = f"max({counted(cpus, 'cpu')}, {mem_gb:.6g} GB / {mem_gb_per_core:.6g} GB)"
     return max(cpus, mem_gb / mem_gb_per_core), said
 
 
@@ -68,11 +69,7 @@ def _gpus(partition: Partition, nodes: int, gpus: int, cpus: int) -> tuple[int, 
     """Count the GPUs that are charged: the job's, or those whose cores it takes, a part of one as a whole."""
     cores = partition.cores_per_node or cpus
     taken = -(-cpus * partition.gpus_per_node // cores)
-    said = _count(gpus, "GPU")
+    said = counted(gpus, "GPU")
     if taken > gpus:
-        said = f"max({said}, {cpus} of {cores} cpus = {_count(taken, 'GPU')})"
+        said = f"max({said}, {cpus} of {cores} cpus = {counted(taken, 'GPU')})"
     return nodes * max(gpus, taken), f"{nodes} nodes x {said}" if nodes > 1 else said
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,4 +1,4 @@
-"""What can go wrong for a reason that a person can mend. Everything else is a bug and may show a traceback."""
+"""What can go wrong for a reason that a person can mend, and how it is said. All else is a bug, with its traceback."""
 
 from __future__ import annotations
 
@@ -39,3 +39,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = get_close_matches(word, known, n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(known) or 'none'})"
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word, which has an s but for 1."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

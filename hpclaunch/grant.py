@@ -18,9 +18,12 @@ from hpclaunch.site import Grant
 
 SECONDS = 5.0  # nobody waits longer than this for an answer that is only good to know
 _MOST = 100_000  # bytes: more than that is no answer
+# 12 345,6 and 12,345.6 have one separator throughout, a blank only before just three digits.
 _NUMBER = re.compile(
-    r"[\s:=|]*(?P<number>[-+]?(?:\d{1,3}(?:[,'\u00a0\u202f]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?))(?![\d.,])"
-    r"[ \t]*(?P<unit>%|[A-Za-z-]*)"
+    r"[\s:=|]*(?P<sign>[-+]?)"
+    r"(?:(?P<groups>\d{1,3}(?P<separator>[,' \u00a0\u2009\u202f])\d{3}(?:(?P=separator)\d{3})*)"
+    r"(?P<part>(?!(?P=separator))[.,]\d+)?"
+    r"|(?P<plain>\d+(?:[.,]\d+)?))(?![\d.,])[ \t]*(?P<unit>%|[A-Za-z-]*)"
 )
 _SCALES = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}
 
@@ -72,13 +75,14 @@ def _in_line(line: str, word: re.Pattern[str], unit: str) -> Iterator[float]:
         match = _NUMBER.match(line, behind.end())
         scale = match and _scale(match["unit"], unit)
         if match and scale:
-            yield round(_number(match["number"]) * scale, 2)
+            yield round(_number(match) * scale, 2)
 
 
-def _number(text: str) -> float:
-    """Read 1,234.56 and 1 234.56 as well as 1234,56."""
-    plain = re.sub(r"(?<=\d)[,'\u00a0\u202f](?=\d{3}(?!\d))", "", text)
-    return float(plain.replace(",", "."))
+def _number(match: re.Match[str]) -> float:
+    """Read 1,234.56 and 1 234,56 as well as 1234,56."""
+    groups = match["groups"]
+    plain = groups.replace(match["separator"], "") + (match["part"] or "") if groups else match["plain"]
+    return float(match["sign"] + plain.replace(",", "."))
 
 
 def _scale(said: str, unit: str) -> float | None:

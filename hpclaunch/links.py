@@ -16,8 +16,11 @@ from hpclaunch.storage import as_named, named_by
 def followed(site: Site, request: Request) -> Request:
     """Return the request with its links, and with the file systems that they lead to among its --storage.
 
-    So the script's first lines, given on another machine, make the same script.
+    So the script's first lines, given on another machine, make the same script. Where the site wants to know no paths,
+    none is looked up.
     """
+    if site.scheduler == "local" or not (site.storage_roots or site.home_gb):
+        return request
     links = dict(_links(site, request))
     account = request.account or site.account
     asked = [as_named(site, name) for name in request.storage]

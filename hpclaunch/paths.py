@@ -1,4 +1,4 @@
-"""Where site profiles, templates and the config file are looked for."""
+"""Where site profiles, templates and the config file are looked for, and how such files are named to people."""
 
 from __future__ import annotations
 
@@ -41,3 +41,19 @@ def search_path(kind: str) -> list[Path]:
     extra = [Path(part) for part in os.environ.get("HPCLAUNCH_PATH", "").split(os.pathsep) if part]
     folders = [Path(kind), *(f for part in extra for f in (part / kind, part)), user_config() / kind, shipped(kind)]
     return list(dict.fromkeys(folders))
+
+
+def shown(path: Path | str) -> str:
+    """Name a file as briefly as it can be found: a shipped one by its name, others from here or from ~."""
+    full = Path.cwd() / path
+    full = full.parent.resolve() / full.name
+    for kind in ("site_profiles", "templates"):
+        if full.is_relative_to(root := shipped(kind).resolve()):
+            return str(full.relative_to(root))
+    names = [str(full)]
+    if full.is_relative_to(here := Path.cwd().resolve()):
+        below = str(full.relative_to(here))
+        names.append(below if "/" in below else f"./{below}")  # a plain name is a shipped file's
+    if full.is_relative_to(home := Path.home().resolve()):
+        names.append(f"~/{full.relative_to(home)}")
+    return min(names, key=len)

@@ -14,11 +14,11 @@ from hpclaunch.checks import Finding
 from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
-from hpclaunch.errors import RequestError
+from hpclaunch.errors import RequestError, counted
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.request import Request
 from hpclaunch.site import ONE_PER_NODE, Partition, Profile, Qos, Site
-from hpclaunch.storage import as_named, named_by
+from hpclaunch.storage import of_job
 
 _ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
 HOST_VARIABLES = {
@@ -123,13 +123,22 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Say what the job costs at most; nothing where that is not known."""
         if self.cost is None:
             return "free of charge" if self.partition.free else ""
-        return f"at most {self.cost}" + (" (not confirmed)" if "charge" in self.partition.unconfirmed else "")
+        return f"at most {self.cost}{self._unsure}"
+
+    @property
+    def explained_price(self) -> str:
+        """Return what the job costs at most, with its formula; nothing where that is not known."""
+        return f"{self.cost.explained}{self._unsure}" if self.cost else ""
+
+    @property
+    def _unsure(self) -> str:
+        return " (not confirmed)" if "charge" in self.partition.unconfirmed else ""
 
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         parts = [
-            f"{self.name} {self.partition_name}: {self.nodes} {'node' if self.nodes == 1 else 'nodes'} x "
-            f"{self.tasks_per_node} {'task' if self.tasks_per_node == 1 else 'tasks'} = world size {self.world_size}"
+            f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
+            f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
         if self.site.scheduler != "local":
             parts.append(f"{self.nodes * self.cpus_per_node} cpus")
@@ -224,7 +233,13 @@ def _plan(profile: Profile, request: Request) -> Plan:
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
         modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
-        storage=_storage(site, request, command),
+        storage=of_job(
+            site,
+            request,
+            command,
+            modules=not bare,
+            datasets=not request.command and request.workload in (None, _MNIST),
+        ),
         directives=site.directives + [_bare_directive(line) for line in request.directive],
         command=command,
         cost=job_cost(
@@ -271,27 +286,6 @@ def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: in
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
             return qos
     return None
-
-
-def _storage(site: Site, request: Request, command: list[str]) -> list[str]:
-    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch."""
-    shown = not request.command and request.workload in (None, _MNIST)
-    paths = site.module_paths if request.module != NO_MODULES else []
-    unused = [] if paths else named_by(site, None, site.module_paths)
-    touched = [
-        *paths,
-        *site.setup,
-        *site.env.values(),
-        *(site.datasets.values() if shown else ()),
-        *command,
-        *request.setup,
-        *request.env.values(),
-        request.venv or "",
-        *request.links.values(),
-    ]
-    own = [name for name in site.storage if name not in unused]
-    asked = [as_named(site, name) for name in own + request.storage]
-    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
 
 
 def _job_name(command: list[str]) -> str:

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, ProfileError, did_you_mean
-from hpclaunch.yamlfile import Document, Key, convert, locate
+from hpclaunch.yamlfile import Document, Key, convert, locate, place_of
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
@@ -30,7 +30,6 @@ Walltime = Annotated[
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
-_SHIPPED = (paths.PACKAGE, paths.PACKAGE.parent)
 ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
 
 
@@ -181,6 +180,10 @@ class Site(Record, frozen=True, kw_only=True):
     removed_commands: Annotated[
         dict[Word, Line], Meta(description="Commands that are gone, and what to use instead.")
     ] = {}
+    own_commands: Annotated[
+        dict[Word, Line | None],
+        Meta(description="Commands that only this site has: what each stands for (accelerate launch), or null."),
+    ] = {}
     refused_directives: Annotated[
         list[RefusedDirective], Meta(description="Directives that the site does not take.")
     ] = []
@@ -237,13 +240,8 @@ class Profile(Struct, frozen=True):
     site: Site
 
     def where(self, key: Key) -> str:
-        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is. Shipped files go by name."""
-        for length in range(len(key), 0, -1):
-            for layer in self.layers:
-                if found := layer.find(key[:length]):
-                    shipped = layer.path.parent.name == "site_profiles" and layer.path.parent.parent in _SHIPPED
-                    return f"{layer.path.name if shipped else layer.path}:{found[1]}"
-        return ""
+        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is."""
+        return place_of(self.layers, key)
 
 
 def available() -> dict[str, Path]:

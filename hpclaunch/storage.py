@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hpclaunch.request import Request
 from hpclaunch.site import Site
 
 
@@ -39,3 +40,26 @@ def as_named(site: Site, name: str) -> str:
     """Return the name that `name` means where it is a path: /g/data/ab12 is gdata/ab12."""
     found = named_by(site, None, [name]) if name.startswith("/") else []
     return found[0] if found else name
+
+
+def of_job(site: Site, request: Request, command: list[str], *, modules: bool, datasets: bool) -> list[str]:
+    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch.
+
+    `modules` and `datasets` tell whether it touches those of the site.
+    """
+    paths = site.module_paths if modules else []
+    unused = [] if paths else named_by(site, None, site.module_paths)
+    touched = [
+        *paths,
+        *site.setup,
+        *site.env.values(),
+        *(site.datasets.values() if datasets else ()),
+        *command,
+        *request.setup,
+        *request.env.values(),
+        request.venv or "",
+        *request.links.values(),
+    ]
+    own = [name for name in site.storage if name not in unused]
+    asked = [as_named(site, name) for name in own + request.storage]
+    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from hpclaunch.errors import ProfileError, did_you_mean
+from hpclaunch.paths import shown
 
 T = TypeVar("T")
 Key = tuple[str | int, ...]
@@ -163,6 +164,15 @@ def locate(layers: list[Document], key: Key, message: str) -> tuple[int, int, st
                     message = f'YAML reads {raw} as a number: quote it, "{raw}"'
                 return number, line, f"{layer.path}:{line}: {name}: {message}"
     raise LookupError(name)
+
+
+def place_of(layers: Sequence[Document], key: Key) -> str:
+    """Return FILE:LINE of `key`, or of the nearest above it, in the first layer that has it; "" where none has."""
+    for length in range(len(key), 0, -1):
+        for layer in layers:
+            if found := layer.find(key[:length]):
+                return f"{shown(layer.path)}:{found[1]}"
+    return ""
 
 
 def mistakes(value: Any, model: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:

@@ -393,6 +393,20 @@ def test_what_is_not_carried_is_named_and_no_more(body, told):
     assert [why.partition(":")[0] for _, why in made.notes] == told
 
 
+def test_a_site_s_own_commands_are_its_profile_s(tmp_path):
+    """A command for quotas is never the job's program, and a site's own launcher is taken for what it stands for."""
+    head = "#!/bin/bash\n#SBATCH -A abc@v100 --nodes=1 -n1 --gres=gpu:1 -c10 -t 1:00:00 --hint=nomultithread\n"
+    text = head + "srun my_run --num_processes 1 x.py\nmy_quota\nidrquota\nidracct\n"
+    (tmp_path / "mine.yaml").write_text(
+        "extends: jean-zay\ntitle: Mine\nown_commands: {my_quota: , my_run: accelerate launch}\n"
+    )
+    made = rewrite(examine(text, site.load(str(tmp_path / "mine.yaml"))), {})
+    assert made.request is not None, made.problems
+    assert made.request.command == ["python", "x.py"]
+    made = rewrite(examine(head + "idr_quota_user\n", site.load("jean-zay")), {})
+    assert any("no command was found" in why for _, why in made.problems)
+
+
 @pytest.mark.parametrize("sizes", ["-N1 -n1 -w $n", "-n1 -w $n", "--nodes=1 --ntasks=1 --nodelist=$n"])
 def test_a_loop_over_nodes_that_starts_one_task_on_each_is_the_whole_job(sizes):
     """`srun -N1 -n1 -w $node` for each node, in the background, starts the command everywhere."""
@@ -421,3 +435,27 @@ def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
     guessed = cli("check", "--script", "x.sh")
     assert guessed.exit_code == 1
     assert "Give --site; gadi or mine would fit" in guessed.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("#!/bin/bash\ncd /tmp\n#PBS -l ncpus=1\n", 3),
+        ("#!/bin/bash\n  # indented\n#PBS -l ncpus=1\ncd /tmp\n", None),
+        ("#!/bin/bash\ncat >next.sh <<END\n#PBS -l ncpus=1\nEND\n", None),
+        ("#!/usr/bin/python3\n#PBS -l ncpus=1\nimport os; print(f'{os.name}(')\n", None),
+        ("#!/usr/bin/python3\nimport os\n#PBS -l ncpus=1\n", 3),
+        ("#!/bin/bash\nhostname\n", None),
+    ],
+    ids=["late", "indented comment", "another script's", "python", "late python", "none"],
+)
+@pytest.mark.parametrize("name", ["gadi", "local"])
+def test_submit_looks_for_late_directives_as_check_does(cli, work, text, line, name):
+    """`submit --script` refuses a directive behind the first command, and no other: not one that a heredoc writes."""
+    (work / "job.sh").write_text(text)
+    result = cli("submit", "--site", name, "-A", "ab12", "--dry-run", "--script", "job.sh")
+    if line is None:
+        assert (result.exit_code, result.stdout, result.stderr) == (0, text, "")
+    else:
+        told = f"hpclaunch: job.sh:{line}: a directive that is ignored: it stands after the first command, line 2; "
+        assert (result.exit_code, result.stderr) == (1, f"{told}move it up\n")

@@ -271,6 +271,35 @@ def test_a_check_fires_and_its_twin_does_not(check, name, refuses, asked, said, 
     assert not [finding for finding in found(name, **twin) if finding.check == check]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        cmd("--timeout", "~/x"),
+        cmd("--login_file=~/tok"),
+        cmd("--catalog=~/c.json"),
+        cmd("--metadata=~/m.json"),
+        {"env": {"LAYOUT": "~/x.json", "ROUTE": "~/r", "PLOGIN": "~/p", "MYHOME": "~/h"}},
+    ],
+)
+def test_words_inside_of_words_are_no_folders_of_results(asked):
+    """An option whose name only contains out, log or data is not taken for one of logs, results or data."""
+    assert not [finding for finding in found("gadi", **asked) if finding.check == "home"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("--out", "--output-dir", "--outdir", "--outputDir", "--trainer.default_root_dir", "--log_file", "--logdir"),
+        *("--save", "--ckpt_path", "--checkpoint-dir", "--data", "--data.root", "--dataset-path", "--dataroot"),
+        *("HF_HOME", "XDG_CACHE_HOME", "PIP_CACHE_DIR", "HF_DATASETS_CACHE", "DATADIR", "MY_VENV"),
+    ],
+)
+def test_folders_of_results_are_known_by_their_names(name):
+    """Logs, results, checkpoints, caches and data in a small home folder are warned of, in any common spelling."""
+    asked = cmd(f"{name}=~/x") if name.startswith("--") else {"env": {name: "~/x"}}
+    assert [finding.check for finding in found("gadi", **asked)] == ["home"]
+
+
 def test_every_check_has_a_case():
     """No check is without a request that it refuses or warns of."""
     assert {case[0] for case in CASES} == set(CHECKS)
@@ -303,16 +332,30 @@ def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
         "    walltime: [{max_walltime: '00:30:00'}]\n"
     )
     (size,) = [finding for finding in found("./mine.yaml", nodes=2) if finding.check == "size"]
-    assert (size.source, size.refuses) == ("mine.yaml:6", True)
+    assert (size.source, size.refuses) == ("./mine.yaml:6", True)
     (memory,) = [finding for finding in found("./mine.yaml", mem_gb=383) if finding.check == "memory"]
     assert memory.refuses is False
     (time,) = found("./mine.yaml", partition="small", walltime="31m")
-    assert (time.check, time.source) == ("walltime", "mine.yaml:10")
+    assert (time.check, time.source) == ("walltime", "./mine.yaml:10")
     assert found("./mine.yaml", partition="small", walltime="30m", venv="~/x") == []
 
 
 def test_functions_are_checked_as_arrays():
     """`map_array` of more functions than a QoS takes is refused before anything is submitted."""
     executor = hpclaunch.executor("jean-zay", account="abc@v100", qos="qos_gpu-dev")
-    with pytest.raises(RequestError, match="11 jobs at once, qos_gpu-dev allows a person 10"):
+    with pytest.raises(RequestError, match=r"arrays: 11 jobs at once .* qos_gpu-dev allows a person 10"):
         executor.map_array(len, [[]] * 11)
+
+
+@pytest.mark.parametrize("folder", ["home/.config/hpclaunch/site_profiles", "elsewhere/site_profiles"])
+def test_a_file_is_named_as_explain_names_it(cli, tmp_path, monkeypatch, folder):
+    """A refusal and `render --explain` name a person's profile alike, from the home folder where that is shorter."""
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nhome_gb: 10\nenv: {A: b}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    monkeypatch.setenv("HPCLAUNCH_PATH", str(tmp_path / "elsewhere"))
+    name = folder.replace("home", "~", 1) if folder.startswith("home") else str(tmp_path / folder)
+    words = ("--site", "mine", "-A", "ab12", "--venv", "~/x", "--", "true")
+    assert f"[{name}/mine.yaml:3]" in cli("check", *words).stdout
+    explained = "".join(cli("render", "--explain", *words).stdout.split())  # long names are broken at the margin
+    assert f"{name}/mine.yaml:4" in explained

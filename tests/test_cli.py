@@ -289,6 +289,7 @@ def test_workload_is_copied_to_be_edited(cli, work):
     assert "keep what it imports beside it: digits.py, layout.py, report.py" in result.stderr
     for name in paths.COMPANIONS["mnist"]:
         assert (work / name).read_text() == paths.WORKLOADS["mnist"].with_name(name).read_text()
+        assert name in (work / "my train.py").read_text().split('"""')[1]  # its docstring names what it imports
     assert (work / "my train.py").read_text() == paths.WORKLOADS["mnist"].read_text()
     (work / "my train.py").write_text("mine")
     again = cli("workload", "copy", "env", "my train.py")

@@ -170,6 +170,17 @@ def test_settings_of_one_site_do_not_count_at_others(cli, work, monkeypatch):
     assert list(told(cli, "--", "true")) == ["gadi normal", "jean-zay cpu_p1"]
 
 
+def test_sites_that_are_typed_are_not_asked_for_a_configs_partition(cli, work, monkeypatch):
+    """A partition from further away than the sites belongs to others: each site is compared by its own."""
+    (work / "hpclaunch.yaml").write_text("site: jean-zay\npartition: a100\n")
+    places = told(cli, *BOTH[1:], "--", "true")
+    assert [(name, one["fits"]) for name, one in places.items()] == [("gadi gpuvolta", True), ("jean-zay v100", True)]
+    assert list(told(cli, "-s", "gadi", "--", "true")) == ["gadi gpuvolta", "gadi dgxa100", "gadi gpuhopper"]
+    assert list(told(cli, "-s", "jean-zay", "-p", "a100", "--", "true")) == ["jean-zay a100"]
+    monkeypatch.setenv("HPCLAUNCH_SITE", "gadi pbs")
+    assert list(told(cli, "--", "true")) == ["gadi gpuvolta", "pbs workq"]
+
+
 def test_max_cost_counts_in_each_sites_unit(cli):
     """--max-cost refuses in a column where that site's figure is above it."""
     places = told(cli, *BOTH[1:], "--nodes", "2", "--max-cost", "100", "--", "true")

@@ -122,6 +122,17 @@ def test_the_limit_comes_from_the_profile_and_the_config_file(qsub, work):
     assert "[y/N]" not in at_terminal(*words, "--confirm-above", "1000", answer=b"", code=0)[1]
 
 
+def test_a_price_that_is_not_confirmed_is_told_so(qsub, cli):
+    """Where the profile is not sure of its charge, the question, check's table and compare say so beside the amount."""
+    qsub()
+    words = ("--site", "gadi-here", "-p", "normalbw", "-t", "1h")
+    price = "35 SU = 1.25 SU x 1 h x max(28 cpus, 128 GB / 9.14286 GB) (not confirmed)"
+    _, talk = at_terminal(*words, "--confirm-above", "10", answer=b"n\n", code=1)
+    assert f"hpclaunch: at most {price}, above 10 (confirm_above). Submit? " in talk
+    assert f"cost at most    {price}\n" in cli("check", *words, "--", "true").stdout
+    assert re.search(r"^price +at most 35 SU \(not confirmed\)$", cli("compare", *words, "--", "true").stdout, re.M)
+
+
 def test_max_cost_submits_nothing(qsub):
     """Above --max-cost nothing is asked and nothing is submitted."""
     qsub()
@@ -139,6 +150,14 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     assert process.returncode == 0 and stdout
     assert stderr == (
         "hpclaunch: warning: --max-cost and --confirm-above: what job.sh costs is not known, it is submitted\n"
+    )
+    process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
+    assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", "")
+    profile = work / "site_profiles" / "gadi-here.yaml"
+    profile.write_text(profile.read_text() + "confirm_above: 20\n")
+    process = start("submit", "--site", "gadi-here", "--script", "job.sh")
+    assert process.communicate(timeout=60)[1] == (
+        "hpclaunch: warning: confirm_above of gadi-here: what job.sh costs is not known, it is submitted\n"
     )
 
 

@@ -229,7 +229,10 @@ def test_a_new_profile_begins_in_one_way(cli, words):
 
 @pytest.mark.parametrize(
     ("text", "gb"),
-    [("395264000kb", 376), ("514260mb", 502), ("2tb", 2048), ("1gb", 1), (2**31, 2), ("lots", 0), (None, 0)],
+    [
+        *(("395264000kb", 376), ("514260mb", 502), ("2tb", 2048), ("1gb", 1), (2**31, 2), ("256mw", 2), ("4g", 4)),
+        *(("lots", 0), (None, 0)),
+    ],
 )
 def test_memory_is_read_in_all_its_units(text, gb):
     """PBS's sizes are powers of two, whatever their unit."""

@@ -105,6 +105,14 @@ def test_numbers_are_read_tolerantly_and_never_guessed(command, text, amount):
         ("abc@v100  remaining: 1234 h", 1234),
         ("abc@v100  Remaining 1234 hours\nabc@a100  Remaining 99 hours", 1234),
         ("Reste : 1234,5 heures", 1234.5),
+        ("Remaining 12 345 h", 12345),
+        ("Remaining 1 234 567,5 h", 1234567.5),
+        ("Reste : 12\u202f345,25 heures", 12345.25),
+        ("Reste : 12\u00a0345 h", 12345),
+        ("Remaining 12 34 h", 12),  # the next column
+        ("Remaining 12  345 h", 12),
+        ("Remaining 1,234 567 h", 1234),
+        ("Remaining 1,234,5 h", None),
         ("remaining: 10 h\nremaining: 20 h", None),
     ],
 )

@@ -111,6 +111,7 @@ FILES = [
     "hpclaunch/schedulers/pbs.py",
     "hpclaunch/schedulers/slurm.py",
     "hpclaunch/script/__init__.py",
+    "hpclaunch/script/around.py",
     "hpclaunch/script/asked.py",
     "hpclaunch/script/asked_pbs.py",
     "hpclaunch/script/asked_slurm.py",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import wait_until
 
+import hpclaunch
 from hpclaunch.errors import RequestError, SchedulerError
 from hpclaunch.executors.environment import HpclaunchJobEnvironment
 from hpclaunch.executors.pbs import PbsExecutor
@@ -121,26 +122,65 @@ print(executor.map_array(lambda n: n * n, [5])[0].result())
 
 
 def test_a_site_without_arrays_refuses_them(qsub, monkeypatch, work):
-    """map_array and batch() end with the reason and submit nothing."""
+    """map_array and batch() end with every reason and submit nothing; a check that is forced warns and goes on."""
     qsub()
+    profile = work / "site_profiles" / "gadi-here.yaml"
+    profile.write_text(f"{profile.read_text()}unconfirmed: []\nmax_array: 2\n")
     asked = calls("qsub", monkeypatch, work)
     assert python("""
-import hpclaunch
-executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
+import hpclaunch, warnings
+options = dict(partition="normal", cpus_per_task=1, tasks_per_node=1)
+executor = hpclaunch.executor("gadi-here", **options)
 def batch():
     with executor.batch():
         executor.submit(abs, 1), executor.submit(abs, 2)
-for attempt in (lambda: executor.map_array(abs, [1, 2]), batch):
+for attempt in (lambda: executor.map_array(abs, [1, 2, 3]), batch):
     try:
         attempt()
     except Exception as error:
         print(error)
 print(executor.submit(abs, -3).result())
+with warnings.catch_warnings(record=True) as said:
+    jobs = hpclaunch.executor("gadi-here", force=["arrays"], **options).map_array(abs, [-4, -5, -6])
+print(len(said), [job.result() for job in jobs])
 """).splitlines() == [
-        "2 jobs at once: the profile of gadi-here says that it takes no job arrays (`arrays: false`); call submit() "
-        "for each, outside of batch()"
-    ] * 2 + ["3"]
+        "arrays: 3 jobs at once are an array: '-J 0-2': gadi-here takes no arrays; submit each job by itself",
+        "arrays: 3 jobs at once are an array: '-J 0-2': 3 jobs, gadi-here takes 2 in an array; split it",
+        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here takes no arrays; submit each job by itself",
+        "3",
+        "2 [4, 5, 6]",
+    ]
+    assert len(asked.read_text().splitlines()) == 2
+
+
+def test_an_array_that_may_be_taken_is_warned_of(qsub, monkeypatch, work):
+    """Where the profile is not sure that arrays are refused, map_array warns as `check` does and the site decides."""
+    qsub()
+    asked = calls("qsub", monkeypatch, work)
+    assert python("""
+import hpclaunch, warnings
+executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
+with warnings.catch_warnings(record=True) as said:
+    jobs = executor.map_array(abs, [-1, -2])
+print(*(warning.message for warning in said), sep="\\n")
+print([job.result() for job in jobs])
+""").splitlines() == [
+        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here takes no arrays; submit each job by itself",
+        "[1, 2]",
+    ]
     assert len(asked.read_text().splitlines()) == 1
+
+
+def test_an_array_that_the_site_refuses_leaves_nothing(qsub, work):
+    """Where the site refuses the array itself, its own words are the error, and no job is lost: none was submitted."""
+    qsub(arrays=False)
+    executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
+    with (
+        pytest.warns(UserWarning, match="takes no arrays"),
+        pytest.raises(SchedulerError, match="arrays are not allowed"),
+    ):
+        executor.map_array(abs, [-1, -2])
+    assert not list((work / "hpclaunch-runs").glob("*.gadi-pbs"))
 
 
 def test_wrong_parameters_come_with_the_right_ones(qsub):

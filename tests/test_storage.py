@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from hpclaunch import site
+from hpclaunch.links import followed
 from hpclaunch.plan import make_plan
 from hpclaunch.request import make_request
 from hpclaunch.storage import named_by
@@ -110,6 +111,14 @@ def test_a_link_out_of_the_home_folder_is_no_home(cli, tmp_path):
     assert "warning  home: --venv ~/other lies in the home folder" in cli(*words, "~/other", "--", "true").stdout
     inside = str(tmp_path / "home" / "other")
     assert f"warning  home: --venv {inside} lies in" in cli(*words, inside, "--", "true").stdout
+
+
+@pytest.mark.parametrize(("name", "links"), [("local", {}), ("pbs", {}), ("gadi", {".": "~/project"})])
+def test_paths_are_looked_up_only_where_a_site_wants_to_know(tmp_path, monkeypatch, name, links):
+    """Whoever plans a job, the command line or a program, no path is followed for a site that asks for none."""
+    (tmp_path / "home" / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "home" / "project")
+    assert followed(site.load(name).site, make_request({"site": name})).links == links
 
 
 def test_odd_words_are_no_trouble(cli, on_gadi):

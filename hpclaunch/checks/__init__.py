@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpclaunch.request import Request
     from hpclaunch.site import Profile
 
-__all__ = ["CHECKS", "Check", "Finding", "plan_findings", "request_findings"]
+__all__ = ["CHECKS", "Check", "Finding", "check_findings", "plan_findings", "request_findings"]
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -122,8 +122,13 @@ def plan_findings(profile: Profile, plan: Plan, anywhere: bool = False) -> Itera
     With `anywhere`, of a partition that nobody knows, only what would be wrong on any.
     """
     for name, check in CHECKS.items():
-        if check.function is None or (anywhere and (check.reads or "tasks_per_node" in check.options)):
-            continue
-        for found in check.function(plan):
-            finding = judged(profile, name, check, found)
-            yield structs.replace(finding, refuses=finding.refuses and name not in plan.request.force)
+        if check.function is not None and not (anywhere and (check.reads or "tasks_per_node" in check.options)):
+            yield from check_findings(profile, plan, name)
+
+
+def check_findings(profile: Profile, plan: Plan, name: str) -> Iterator[Finding]:
+    """Yield what one check finds in a plan."""
+    check = CHECKS[name]
+    for found in check.function(plan) if check.function else ():
+        finding = judged(profile, name, check, found)
+        yield structs.replace(finding, refuses=finding.refuses and name not in plan.request.force)

@@ -30,9 +30,12 @@ _NEW_GPUS = (
     ("bf", r"(?i)(?<![a-z])(?:bf16|bfloat16)(?![a-z])", "bf16", "16-mixed"),
     ("flash", r"(?i)flash[-_]?attn|flash[-_]attention", "FlashAttention-2", "sdpa"),
 )
-_WRITTEN = r"(?i)out|log|save|ckpt|checkpoint|root"
+# Words of a name, whole ones between _, - and dots: --timeout is no `out`. The second is of what is large besides.
+_PARTS = r"(?i)(?:^|[_.-])(?:(?:{})(?:dir|file|folder|path|root)?(?=[_.-]|$){})"
+_RESULTS = "out|outputs?|logs?|save|saved|ckpts?|checkpoints?|root"
+_WRITTEN = _PARTS.format(_RESULTS, "")
 _HOMES = ("~/", "$HOME/", "${HOME}/", "/home/")
-_LARGE = _WRITTEN + r"|cache|data|venv|_home$"
+_LARGE = _PARTS.format(rf"{_RESULTS}|caches?|data|datasets?|venvs?", "|(?<=[_.-])home$")
 
 
 def options(words: list[str]) -> Iterator[tuple[str, str]]:

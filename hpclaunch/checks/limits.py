@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.checks.finding import Found, partition_key
 from hpclaunch.errors import did_you_mean
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.site import Partition, Qos
+from hpclaunch.site import Partition, Qos, Tier
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
@@ -69,8 +69,8 @@ def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime longer than the partition allows for the job's size, and what is no time or could be two."""
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
-    number = next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
-    if number is None:  # nothing is known of that size; `size` may refuse it
+    number = tier_of(tiers, cores)
+    if number is None:
         return
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
@@ -85,6 +85,11 @@ def walltime(plan: Plan) -> Iterator[Found]:
         f"use --walltime {tier.max_walltime}{longer[-1] if longer else ''}",
         partition_key(plan, "walltime", number, "max_walltime"),
     )
+
+
+def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:
+    """Return the number of the tier for a job of so many cores; None where nothing is known of that size."""
+    return next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
 
 
 def _span(plan: Plan, number: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.checks.finding import Found, partition_key
+from hpclaunch.errors import counted
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
@@ -13,11 +14,6 @@ if TYPE_CHECKING:
 LIGHTNING_SLURM = (
     "https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
 )
-
-
-def counted(number: int, word: str) -> str:
-    """Return a number with its word, which has an s but for 1."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def gpus(plan: Plan) -> Iterator[Found]:

@@ -89,7 +89,7 @@ def rows(plan: Plan) -> list[tuple[str, Any]]:
         ("jobfs_gb", plan.nodes * (plan.jobfs_gb_per_node or 0) or None),
         ("walltime", plan.walltime),
         ("max_attempts", plan.max_attempts),
-        ("cost_at_most", plan.cost.explained if plan.cost else None),
+        ("cost_at_most", plan.explained_price or None),
         ("modules", plan.modules),
         ("storage", plan.storage),
         ("command", plan.command),

@@ -14,8 +14,9 @@ import click
 
 from hpclaunch import compare, paths, site
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options, compared_request, site_of_this_host, with_links
+from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host
 from hpclaunch.compare import Column
+from hpclaunch.links import followed
 from hpclaunch.plan import Plan
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
@@ -34,6 +35,8 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     compared with itself, partition by partition. The exit code is 0 if the job fits somewhere.
     """
     sites, words = list(values.pop("site")), list(values.pop("partition"))
+    if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
+        words = []
     pairs = [_pair(word, sites) for word in words]
     named = [at for at, _ in pairs if at is not None]
     sites = list(dict.fromkeys([*sites, *named])) or [site_of_this_host()]
@@ -44,7 +47,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         [(at, partition) for at, partition in pairs if at is not None],
         [partition for at, partition in pairs if at is None],
     )
-    columns = [compare.column(place, with_links(place.profile, request), gpus) for place in found]
+    columns = [compare.column(place, followed(place.profile.site, request), gpus) for place in found]
     scripts = [_script(one.plan) if diff and one.plan and one.fits else None for one in columns]
     if as_json:
         told = [

@@ -221,22 +221,15 @@ def planned_request(
 
     With `here` the site is this machine unless the command line names one. `mistaken` is make_request's.
     """
+    from hpclaunch.links import followed
+
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
     values["site"] = values["site"] or site_of_this_host()
     profile = site.load(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return with_links(profile, _request(ctx, values, mistaken)), profile
-
-
-def with_links(profile: site.Profile, request: Request) -> Request:
-    """Return the request with where its paths lead on this machine, for a site that wants to know."""
-    if profile.site.scheduler != "local" and (profile.site.storage_roots or profile.site.home_gb):
-        from hpclaunch.links import followed
-
-        return followed(profile.site, request)
-    return request
+    return followed(profile.site, _request(ctx, values, mistaken)), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
@@ -254,12 +247,22 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND and --workload the one from nearer by counts."""
-    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
-    command, workload = (ctx.get_parameter_source(name) for name in ("command", "workload"))
-    if command in near and workload in near and command is not workload:
-        values["workload" if near.index(command) < near.index(workload) else "command"] = None
+    if nearer(ctx, "command", "workload"):
+        values["workload"] = None
+    elif nearer(ctx, "workload", "command"):
+        values["command"] = None
     values["env"] = dict(setting.split("=", 1) for setting in values["env"])
     return make_request({**values, "command": list(values["command"] or ())}, mistaken)
+
+
+def nearer(ctx: click.Context, one: str, other: str) -> bool:
+    """Tell whether `one` of two options that are both given comes from nearer by: typed, environment, config file."""
+    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
+    sources = [ctx.get_parameter_source(name) for name in (one, other)]
+    if not all(source in near for source in sources):
+        return False
+    first, second = (near.index(source) for source in sources if source)
+    return first < second
 
 
 def _typed(ctx: click.Context, name: str) -> bool:

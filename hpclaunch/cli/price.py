@@ -30,7 +30,7 @@ def confirm(plan: Plan, yes: bool) -> None:
     most = plan.site.confirm_above if asked is None else asked
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
-    told = f"at most {plan.cost.explained}, above {most:g} (confirm_above)"
+    told = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
     if not at_terminal():
         click.echo(f"hpclaunch: {told}: submitted unasked, nobody is at a terminal; --max-cost refuses", err=True)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hpclaunch import paths, runs
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.plan import make_plan
+from hpclaunch.plan import Plan, make_plan
 
 
 @click.command("submit", context_settings=CONTEXT)
@@ -42,22 +41,24 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     from hpclaunch.render import Cache, render
 
-    if script is not None:
-        _tell_unpriced(values, script)
+    # What a script of a person's own asks for is not read, so no price of it can be refused.
+    limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     request, profile = planned_request(ctx, values)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
     if script is not None:
         if request.command or request.workload:
             raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
-        text = _checked(script)
+        text = _checked(script, plan.site.scheduler)
     else:
         text = render(plan, Cache(paths.user_cache()))
         talk(plan, quiet)
     if dry_run:
         click.echo(text, nl=False)
         return
-    if script is None:
+    if script is not None:
+        _tell_unpriced(plan, script, limits)
+    else:
         from hpclaunch.cli import price
 
         if not quiet and price.at_terminal():
@@ -79,12 +80,14 @@ def submit_command(
         raise SystemExit(wait([run])[0])
 
 
-def _tell_unpriced(values: dict[str, Any], script: Path) -> None:
-    """Say that no price limits a script of a person's own, since what it asks for is not read."""
-    limits = [f"--{name.replace('_', '-')}" for name in ("max_cost", "confirm_above") if values.pop(name) is not None]
-    if limits:
+def _tell_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
+    """Say that no price limits a script of a person's own, where the person or the site's profile wants a limit."""
+    named = [f"--{name.replace('_', '-')}" for name, limit in limits.items() if limit is not None]
+    if "--confirm-above" not in named and plan.site.confirm_above is not None:
+        named.append(f"confirm_above of {plan.name}")
+    if named:
         click.echo(
-            f"hpclaunch: warning: {' and '.join(limits)}: what {script} costs is not known, it is submitted", err=True
+            f"hpclaunch: warning: {' and '.join(named)}: what {script} costs is not known, it is submitted", err=True
         )
 
 
@@ -100,20 +103,24 @@ def _last_attempt(run: runs.Run) -> str:
     return run.id
 
 
-def _checked(path: Path) -> str:
+def _checked(path: Path, scheduler: str) -> str:
     """Return the text of a script of a person's own. Raises HpclaunchError where bash or the scheduler would balk."""
+    from hpclaunch.script import directives, shell
+    from hpclaunch.script.examine import is_shell, split_lines
+
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
-    checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
-    if checked.returncode:
-        raise HpclaunchError(*checked.stderr.strip().splitlines())
-    lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
-    late = [i + 1 for i, line in enumerate(lines) if i > first and re.match(r"#(SBATCH|PBS)\s", line)]
-    if late:
-        raise HpclaunchError(
-            *(f"{path}:{number}: a directive after the first command (line {first + 1}) is ignored" for number in late)
-        )
+    lines = split_lines(text)
+    heredocs = set()
+    if is_shell(lines[0]):
+        checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+        if checked.returncode:
+            raise HpclaunchError(*checked.stderr.strip().splitlines())
+        heredocs = shell.read(text).heredocs
+    own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
+    remarks = directives.read(lines, own, heredocs).remarks if own else []
+    if late := [f"{path}:{one.line}: a directive that is {one.message}" for one in remarks if one.check == "late"]:
+        raise HpclaunchError(*late)
     return text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,11 +30,11 @@ from hpclaunch.detect.machine import (
 from hpclaunch.detect.pbs_limits import closed_to_me, limits, span, table
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
+from hpclaunch.script.values import pbs_gb
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}
 _EXCLUSIVE = {"default_excl", "force_excl", "default_exclhost", "force_exclhost"}
-_UNITS = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
 
 
 def ask() -> Machine:
@@ -217,8 +218,11 @@ def _model(have: Attributes) -> str:
 
 def gigabytes(*amounts: Any) -> int:
     """Return whole GB of sizes like `395264000kb`, 1 GB being 2**30 bytes as in -l mem."""
-    found = [re.fullmatch(r"(\d+)([kmgtp]?b)?", str(amount).lower()) for amount in amounts]
-    return sum(int(match[1]) * _UNITS[match[2] or "b"] for match in found if match) // 2**30
+    total = 0.0
+    for amount in amounts:
+        with suppress(ValueError):
+            total += pbs_gb(str(amount))
+    return int(total)
 
 
 def _default(server: Attributes, parts: Sequence[Part]) -> Value:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import grp
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from hpclaunch.detect.machine import Kind, Value, clock, user
+from hpclaunch.script.values import pbs_seconds
 
 Attributes = Mapping[str, Any]
 _MIN_NODES = "resources_min.nodect"
@@ -107,13 +107,11 @@ def _tiers(spans: Sequence[Span]) -> list[Value]:
 
 
 def seconds(value: Any) -> int | None:
-    """Return the seconds of PBS's [[HH:]MM:]SS, or of a plain number of them; None where there is no limit."""
-    if not re.fullmatch(r"\d+(:\d+){0,2}", str(value)):
+    """Return the seconds of a walltime; None where there is no limit."""
+    try:
+        return pbs_seconds(str(value)) or None
+    except ValueError:
         return None
-    total = 0
-    for part in str(value).split(":"):
-        total = total * 60 + int(part)
-    return total or None
 
 
 def closed_to_me(queue: Attributes) -> bool:

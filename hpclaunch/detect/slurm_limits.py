@@ -14,6 +14,7 @@ from msgspec import Struct
 from hpclaunch.detect.machine import NO_LIMIT, SECONDS, WORD, Kind, Value, clock, user
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
+from hpclaunch.script.values import slurm_seconds
 
 # What is limited (seconds, nodes, cpus, gpus): the limit, and who says so.
 Limits = dict[str, tuple[int, str]]
@@ -217,9 +218,8 @@ def number(text: str | None) -> int | None:
 
 
 def seconds(text: str) -> int | None:
-    """Return the seconds of Slurm's D-HH:MM:SS; None for UNLIMITED and for nothing."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text)
-    if not match:
+    """Return the seconds of a time; None for UNLIMITED and for nothing."""
+    try:
+        return slurm_seconds(text) or None
+    except ValueError:
         return None
-    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest or None

@@ -15,7 +15,7 @@ from hpclaunch.doctor import ASK_SECONDS, Finding, Patient
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 
-# What hpclaunch calls on a login node; of those after the bar it can do without.
+# What hpclaunch calls on a login node: what it needs, and what it can do without.
 COMMANDS = {
     "slurm": (["sbatch", "squeue", "scontrol", "scancel"], ["sacct", "sacctmgr"]),
     "pbs": (["qsub", "qstat", "qdel"], []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import uuid
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,12 +174,14 @@ class ScriptExecutor(core.PicklingExecutor):
         request = self.plan.request
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch", "HPCLAUNCH_NODES": str(self.plan.nodes)}
         plan = structs.replace(
-            self.plan,
+            self._with_directives(count),
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
-            directives=[*self.plan.directives, *self._directives(count)],
         )
         return render(self._told(plan))
+
+    def _with_directives(self, count: int) -> Plan:
+        return structs.replace(self.plan, directives=[*self.plan.directives, *self._directives(count)])
 
     def _told(self, plan: Plan) -> Plan:
         """Return the plan with what tells submitit's worker that the walltime is near."""
@@ -192,21 +195,31 @@ class ScriptExecutor(core.PicklingExecutor):
         """Return the ids of an array's jobs; none where the scheduler knows no arrays."""
         return []
 
+    def _check_array(self, count: int) -> None:
+        """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.
+
+        Raises RequestError with every refusal.
+        """
+        from hpclaunch.checks import check_findings
+        from hpclaunch.site import Profile
+
+        plan = self._told(self._with_directives(count))
+        # The plan does not know its profile's files: what is said has no FILE:LINE.
+        refusals = []
+        for finding in check_findings(Profile(plan.name, [], plan.site), plan, "arrays"):
+            said = f"{finding.check}: {count} jobs at once are an array: {finding.message}"
+            if finding.refuses:
+                refusals.append(said)
+            else:
+                warnings.warn(said, stacklevel=2)
+        if refusals:
+            raise RequestError(*refusals)
+
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
         count = len(delayed_submissions)
         if count == 1 or not self._array_ids("", count):
             return core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)
-        if not self.plan.site.arrays:
-            raise RequestError(
-                f"{count} jobs at once: the profile of {self.plan.name} says that it takes no job arrays "
-                "(`arrays: false`); call submit() for each, outside of batch()"
-            )
-        qos = self.plan.qos
-        if qos and qos.max_jobs and count > qos.max_jobs and "arrays" not in self.plan.request.force:
-            raise RequestError(
-                f"arrays: {count} jobs at once, {qos.name} allows a person {qos.max_jobs}, waiting ones included; "
-                "submit fewer, or use another qos"
-            )
+        self._check_array(count)
         root = utils.JobPaths.get_first_id_independent_folder(self.folder)
         root.mkdir(parents=True, exist_ok=True)
         pickles = []

@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from hpclaunch.errors import TemplateError
 from hpclaunch.explain.fields import Fields
-from hpclaunch.explain.origin import Origin, Source, shown
+from hpclaunch.explain.origin import Origin, Source
 from hpclaunch.explain.sizes import amount, figure
 from hpclaunch.explain.trace import Condition, Piece, Trace, Tracer, path_of, paths_in, source
+from hpclaunch.paths import shown
 from hpclaunch.plan import Plan
 from hpclaunch.render import render
 from hpclaunch.site import Profile

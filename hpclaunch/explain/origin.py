@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch import paths
+from hpclaunch.paths import shown
 from hpclaunch.request import quote
-from hpclaunch.yamlfile import Document, Key
+from hpclaunch.yamlfile import Document, Key, place_of
 
 _LONG = 100  # words of a value; the script has it in full
 
@@ -63,7 +62,7 @@ class Source(Struct, frozen=True):
         if self.document is None:
             return Origin(kind=self.kind, where=self.name, key=key, value=value)
         place = (key,) if item is None else (key, item)
-        return Origin(kind=self.kind, where=place_of(self.document, place), key=_dotted(place), value=value)
+        return Origin(kind=self.kind, where=_place(self.document, place), key=_dotted(place), value=value)
 
 
 def profile_origin(layers: list[Document], key: Key) -> Origin | None:
@@ -75,33 +74,14 @@ def profile_origin(layers: list[Document], key: Key) -> Origin | None:
                 value = value[part]
         except (LookupError, TypeError):
             continue
-        return Origin(kind="profile", where=place_of(layer, key), key=_dotted(key), value=value)
+        return Origin(kind="profile", where=_place(layer, key), key=_dotted(key), value=value)
     return None
+
+
+def _place(document: Document, key: Key) -> str:
+    """Return FILE:LINE of a key; the file alone where the key came by YAML's << and has no line."""
+    return place_of([document], key) or shown(document.path)
 
 
 def _dotted(key: Key) -> str:
     return ".".join(map(str, key))
-
-
-def place_of(document: Document, key: Key) -> str:
-    """Return FILE:LINE of a key; one that came by YAML's << has no line of its own, so the nearest above it."""
-    for length in range(len(key), 0, -1):
-        if found := document.find(key[:length]):
-            return f"{shown(document.path)}:{found[1]}"
-    return shown(document.path)
-
-
-def shown(path: Path | str) -> str:
-    """Name a file as briefly as it can be found: a shipped one by its name, others from here or from ~."""
-    full = Path.cwd() / path
-    full = full.parent.resolve() / full.name
-    for kind in ("site_profiles", "templates"):
-        if full.is_relative_to(root := paths.shipped(kind).resolve()):
-            return str(full.relative_to(root))
-    names = [str(full)]
-    if full.is_relative_to(here := Path.cwd().resolve()):
-        below = str(full.relative_to(here))
-        names.append(below if "/" in below else f"./{below}")  # a plain name is a shipped file's
-    if full.is_relative_to(home := Path.home().resolve()):
-        names.append(f"~/{full.relative_to(home)}")
-    return min(names, key=len)

@@ -172,6 +172,7 @@ def _arch(script: Script) -> Iterator[Remark]:
             return
     for module in needed if first is not None else ():
         line, family = loaded[first or 0]
+        # cpuarch/ is Jean-Zay's older word for its arch/ modules; no other site has such a pair, so it has no key.
         if module not in names and not any(name.startswith("cpuarch/") for name in names[:first]):
             text = f"{family} on {where} needs `module load {module}` before it"
             yield remark("modules", line, text, mended=True)

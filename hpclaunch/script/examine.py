@@ -91,7 +91,7 @@ def examine(
             report.remarks = [_final(one, scheduler, []) for one in report.remarks]
             return report
     report.directives = found = directives.read(lines, scheduler, body.heredocs)
-    report.program = program = understand(body)
+    report.program = program = understand(body, profile.site)
     ask = asked_slurm.ask if scheduler == "slurm" else asked_pbs.ask
     report.asked = asked = ask(profile, found)
     asked.values |= typed

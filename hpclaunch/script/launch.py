@@ -49,6 +49,7 @@ class Launch(Struct):
     problem: str = ""
     opened: set[str] = set()  # variables that held parts of it
     variables: dict[str, str] = {}
+    own: dict[str, str] = {}  # the site's own commands, and what each stands for
 
     def layer(self, *kinds: str) -> Layer | None:
         """Return the first layer of one of these kinds."""
@@ -90,10 +91,13 @@ def is_python(word: str) -> bool:
     return re.fullmatch(r"(i?python|pypy)[\d.]*", name_of(word)) is not None
 
 
-def unwrap(command: Command, variables: dict[str, str]) -> Launch | None:
-    """Return what `command` starts, or None if that is nothing that a job would be for."""
+def unwrap(command: Command, variables: dict[str, str], own: dict[str, str]) -> Launch | None:
+    """Return what `command` starts, or None if that is nothing that a job would be for.
+
+    `own` are the site's own commands: what each stands for, "" where a job is never for it.
+    """
     settings, words = command.split()
-    launch = Launch(command.line, words, [], list(settings), [], "", set(), variables)
+    launch = Launch(command.line, words, [], list(settings), [], "", set(), variables, own)
     seen = 0
     while launch.words and seen < 20:
         seen += 1
@@ -102,7 +106,7 @@ def unwrap(command: Command, variables: dict[str, str]) -> Launch | None:
             break
         settings, launch.words = Command(0, step).split()
         launch.env += settings
-    if not launch.words or launch.program in ASIDE or _aside_python(launch.words):
+    if not launch.words or launch.program in ASIDE or launch.program in own or _aside_python(launch.words):
         return None
     return launch
 
@@ -123,6 +127,8 @@ def _step(launch: Launch) -> list[str] | None:
         return inner + rest if inner else None
     if head in _PASS:
         return [word for i, word in enumerate(rest) if not (i == 0 and word == "-p")]
+    if stands_for := launch.own.get(head):
+        return [*stands_for.split(), *rest]
     if head == "env":
         return rest if rest and "=" in rest[0] else None
     if found_layer := _KINDS.get(head):
@@ -316,7 +322,6 @@ _KINDS: dict[str, Callable[[Launch, list[str]], list[str] | None]] = {
     "torchrun": _torchrun,
     "deepspeed": _deepspeed,
     "accelerate": _accelerate,
-    "idr_accelerate": lambda launch, rest: _accelerate(launch, ["launch", *rest]),
     "bash": _shell,
     "sh": _shell,
     "ssh": _ssh,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from hpclaunch.script.launch import Launch, name_of, unquote, unwrap
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.shell import ASSIGNMENT, Body, Command, Statement
+from hpclaunch.site import Site
 
 
 class Start(Struct):
@@ -55,14 +56,16 @@ def _on_own_gpus(start: Start) -> bool:
     return any(setting.startswith("CUDA_VISIBLE_DEVICES=") for setting in start.launch.env)
 
 
-def understand(body: Body) -> Program:
-    """Return what the body does."""
+def understand(body: Body, site: Site) -> Program:
+    """Return what the body does at this site."""
+    own = dict.fromkeys([*site.removed_commands, *(site.grant.command[:1] if site.grant else [])], "")
+    own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
     variables = _variables(body)
     starts = [
         Start(statement, command, launch)
         for statement in body.statements
         for command in statement.commands
-        if (launch := unwrap(command, variables)) is not None
+        if (launch := unwrap(command, variables, own)) is not None
     ]
     return Program(body, variables, starts)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -13,9 +11,10 @@ from hpclaunch.checks.words import SHELLS_OWN
 from hpclaunch.errors import RequestError
 from hpclaunch.plan import NO_MODULES
 from hpclaunch.request import Request, make_request
+from hpclaunch.script.around import joined, part
 from hpclaunch.script.asked import Asked
 from hpclaunch.script.body_traps import needed_storage
-from hpclaunch.script.complete import complete, step_size
+from hpclaunch.script.complete import complete
 from hpclaunch.script.examine import Report, is_shell
 from hpclaunch.script.launch import Launch, name_of, opened
 from hpclaunch.script.lexer import Lexer, plain
@@ -30,8 +29,6 @@ _HOISTED = re.compile(
 )
 _SAFE = re.compile(r"[\w./:=,@%+-]+")
 _LOOPS = ("for", "while", "until")
-# Behind `||`, these only tell that the command failed, which the job's exit code does.
-_AT_FAILURE = ("exit", "echo", "printf", "true", ":")
 
 
 class Rewrite(Struct):
@@ -135,7 +132,7 @@ def _main(lines: list[str], program: Program, asked: Asked, result: Rewrite) -> 
         result.problems.append((start.launch.line, f"the command is inside of {what}: what it does is not known"))
     if start.launch.problem:
         result.problems.append((start.launch.line, start.launch.problem))
-    result.problems += [*_joined(start), *_part(asked, start, fan_out)]
+    result.problems += [*joined(start), *part(asked, start, fan_out)]
     if any(re.match(r"\d*<", redirect) for redirect in start.command.redirects):
         result.problems.append((start.launch.line, "the command reads what `<` gives it, and ranks have no stdin"))
     if fan_out:
@@ -148,47 +145,6 @@ def _main(lines: list[str], program: Program, asked: Asked, result: Rewrite) -> 
         text = f"`{' '.join(start.launch.words)[:60]}` is started on each node: give hpclaunch the command inside of it"
         result.problems.append((start.launch.line, text))
     return None if result.problems else start
-
-
-def _joined(start: Start) -> Iterator[tuple[int, str]]:
-    """Yield what in the command's own statement decides whether it runs, gives it its input or takes its output."""
-    commands = start.statement.commands
-    at = next(i for i, command in enumerate(commands) if command is start.command)
-    if start.command.negated:
-        yield start.command.line, "a `!` before the command: its exit code would be another"
-    carried = ("", ";", "&&") if not start.statement.block else ("", ";", "&")
-    first = at
-    while first and (not start.statement.block or commands[first - 1].joint in ("&&", "||", "|", "|&")):
-        first -= 1
-    for command in commands[first:at]:
-        if command.joint not in carried:
-            text = f"`{words_of(command)[:60]} {command.joint}` before the command: "
-            yield (
-                command.line,
-                text + ("it feeds it" if "|&".startswith(command.joint) else "it decides whether it runs"),
-            )
-    for before, command in pairwise(commands[at:]):
-        name = name_of(command.words[0]) if command.words else ""
-        if before.joint in ("|", "|&") and name != "tee":
-            yield (
-                command.line,
-                f"`{words_of(command)[:60]}` reads what the command prints: that is in a log for each rank",
-            )
-        elif before.joint == "||" and name not in _AT_FAILURE:
-            yield command.line, f"`{words_of(command)[:60]}` runs where the command fails: do that in a job of its own"
-        elif before.joint not in ("&&", "||", "|", "|&"):
-            return
-
-
-def _part(asked: Asked, start: Start, fan_out: bool) -> Iterator[tuple[int, str]]:
-    """Yield that srun starts the command in a part of the job only: hpclaunch starts it in all of it."""
-    if start.launch.layer("srun") is None:
-        return
-    nodes, per_node = step_size(asked, start.launch, fan_out)
-    own = start.launch.layer("torchrun", "accelerate", "deepspeed")
-    if nodes < asked.nodes or (per_node < asked.starts and own is None):
-        what = f"srun starts {nodes * per_node} on {nodes} of the job's {asked.nodes} nodes"
-        yield start.launch.line, f"{what}, the directives ask for {asked.nodes * asked.starts}: ask for what it uses"
 
 
 def _before(setup: Setup, program: Program, start: Start, lines: list[str], first: list[Command]) -> None:

@@ -77,8 +77,8 @@ DEEPSPEED_VALUES = words(
 ASIDE = words(
     """
     . : [ [[ alias awk break cat cd chmod conda continue cp date declare df dirname du echo env eval exit export
-    false find git grep head hostname id idr_quota_project idr_quota_user idrenv idrquota jobs kill let ln local
-    lquota ls lscpu mamba mapfile micromamba mkdir ml module mv nci_account nproc nvidia-smi pip pip3 popd
+    false find git grep head hostname id jobs kill let ln local
+    ls lscpu mamba mapfile micromamba mkdir ml module mv nproc nvidia-smi pip pip3 popd
     printenv printf pushd pwd qstat qsub read readarray readonly return rm rmdir rocm-smi sacct sbatch scancel
     scontrol seq set shift shopt sleep sort source squeue sstat stat tail tee test touch trap true type typeset
     ulimit umask uname uniq unlink unset uptime wait wc which whoami

@@ -1,4 +1,4 @@
-"""Train a small network on handwritten digits, on one process or on many: copy this file to start your own training.
+"""Train a small network on handwritten digits, on one process or on many: a start for a training of your own.
 
     python mnist.py                                   one process
     torchrun --nproc-per-node 4 mnist.py              four processes on this machine
@@ -9,8 +9,11 @@
                                                       Lightning starts the other three processes of the node
 
 How many processes there are and where comes from the environment, else from --devices (see `find_layout`). Without
---data-dir it trains on digits that it draws itself: nothing is ever downloaded. The file reads downwards: the data, the
-model, checkpoints, what is told and written, the checks before the start, the start.
+--data-dir it trains on digits that it draws itself: nothing is ever downloaded.
+
+There are four files: this one, which reads downwards (batches, the model, checkpoints, the start), and beside it
+digits.py (the data), layout.py (where the processes are, the checks before the start) and report.py (what is told and
+written). `hpclaunch workload copy mnist train.py` brings them all.
 
 A training outlives its walltime: told by SIGUSR1 or SIGTERM that the end is near, all processes save together, between
 two steps, and leave with exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
