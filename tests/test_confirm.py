@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import select
 import subprocess
 import sys
@@ -215,7 +216,7 @@ def test_check_tells_what_is_left(qsub, tmp_path, monkeypatch):
 def test_closed_streams_are_no_terminal(qsub, closed):
     """A submission from a daemon that has closed its streams goes through."""
     qsub()
-    words = " ".join([sys.executable, "-m", "hpclaunch", "submit", *map(str, DEAR), "--", "true"])
+    words = shlex.join([sys.executable, "-m", "hpclaunch", "submit", *map(str, DEAR), "--", "true"])
     done = subprocess.run(["bash", "-c", f"{words} {closed}"], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"\d+\.\S+\n", done.stdout)
