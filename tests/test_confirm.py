@@ -6,8 +6,8 @@ import fcntl
 import os
 import pty
 import re
-import shlex
 import select
+import shlex
 import subprocess
 import sys
 import termios
