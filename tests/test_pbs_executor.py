@@ -122,10 +122,10 @@ print(executor.map_array(lambda n: n * n, [5])[0].result())
 
 
 def test_a_site_without_arrays_refuses_them(qsub, monkeypatch, work):
-    """map_array and batch() end with every reason and submit nothing; a check that is forced warns and goes on."""
+    """map_array and batch() end with the reason and submit nothing; a check that is forced warns and goes on."""
     qsub()
     profile = work / "site_profiles" / "gadi-here.yaml"
-    profile.write_text(f"{profile.read_text()}unconfirmed: []\nmax_array: 2\n")
+    profile.write_text(f"{profile.read_text()}unconfirmed: []\n")
     asked = calls("qsub", monkeypatch, work)
     assert python("""
 import hpclaunch, warnings
@@ -145,10 +145,9 @@ with warnings.catch_warnings(record=True) as said:
 print(len(said), [job.result() for job in jobs])
 """).splitlines() == [
         "arrays: 3 jobs at once are an array: '-J 0-2': gadi-here takes no arrays; submit each job by itself",
-        "arrays: 3 jobs at once are an array: '-J 0-2': 3 jobs, gadi-here takes 2 in an array; split it",
         "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here takes no arrays; submit each job by itself",
         "3",
-        "2 [4, 5, 6]",
+        "1 [4, 5, 6]",
     ]
     assert len(asked.read_text().splitlines()) == 2
 
@@ -165,7 +164,8 @@ with warnings.catch_warnings(record=True) as said:
 print(*(warning.message for warning in said), sep="\\n")
 print([job.result() for job in jobs])
 """).splitlines() == [
-        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here takes no arrays; submit each job by itself",
+        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here may take no arrays; "
+        "submit each job by itself to be sure",
         "[1, 2]",
     ]
     assert len(asked.read_text().splitlines()) == 1
@@ -176,7 +176,7 @@ def test_an_array_that_the_site_refuses_leaves_nothing(qsub, work):
     qsub(arrays=False)
     executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
     with (
-        pytest.warns(UserWarning, match="takes no arrays"),
+        pytest.warns(UserWarning, match="may take no arrays"),
         pytest.raises(SchedulerError, match="arrays are not allowed"),
     ):
         executor.map_array(abs, [-1, -2])
