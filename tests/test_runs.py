@@ -14,6 +14,7 @@ from conftest import call, processes_with, start, state, submit, wait_until
 
 from hpclaunch import paths, runs
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.schedulers import local
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,15 @@ def test_a_killed_job_is_not_taken_for_a_running_one(work):
     os.killpg(keeper, signal.SIGKILL)
     row = json.loads(call("status", "--json", job))[0]
     assert (row["word"], row["reason"]) == ("FAILED", "its process is gone")
+
+
+def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
+    """Asked for in the moment of its start, a job waits or runs."""
+    for _ in range(30):
+        job = local.submit("true")
+        folder = str(work / "hpclaunch-runs" / job)
+        run = runs.Run(id=job, site="local", scheduler="local", job_name="true", folder=folder, submitted=0)
+        assert local.states([run])[job].word != "FAILED"
 
 
 def test_a_moved_folder_is_found_again(work, tmp_path, monkeypatch):

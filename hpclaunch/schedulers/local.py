@@ -51,6 +51,8 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
+        time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
     (folder / "pid").write_text(str(keeper.pid))
     return job_id
 
