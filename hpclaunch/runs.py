@@ -29,12 +29,16 @@ ENDED = {COMPLETED, FAILED, CANCELLED, TIMEOUT}
 
 
 class State(msgspec.Struct, frozen=True):
-    """What the scheduler says of a job: our word, its own reason, the exit code once there is one."""
+    """What the scheduler says of a job: our word, its own reason, the exit code once there is one.
+
+    `expected_start` is when the scheduler expects a waiting job to start, in seconds since 1970.
+    """
 
     word: str
     reason: str = ""
     exit_code: int | None = None
     hosts: str = ""
+    expected_start: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -85,6 +89,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     @property
+    def recorded_end(self) -> State | None:
+        """Return the end that the run folder records, for when the scheduler cannot be asked; None if more may come.
+
+        After another exit code than 0 a further attempt may follow, and after 143, SIGTERM's, the scheduler may start
+        the job again: a job ends so when it must make room.
+        """
+        code = self.exit_code
+        if code is None or (code and (code == 143 or self.max_attempts > 1 or self.further_ids)):
+            return None
+        return State(FAILED if code else COMPLETED, "", code)
+
+    @property
     def exit_written(self) -> int | None:
         """Return when the exit code was written, in nanoseconds since 1970; None where there is none."""
         with suppress(OSError):
@@ -117,12 +133,15 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def register(run: Run) -> None:
-    """Add `run` to the registry. Raises OSError where the state folder cannot be written."""
+    """Add `run` to the registry as the newest, whatever clock the others were dated by.
+
+    Raises OSError if the state folder cannot be written.
+    """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(
-        folder / f"{time.time_ns()}-{quote(run.site, safe='')}-{quote(run.id, safe='')}.json", msgspec.json.encode(run)
-    )
+    number = max(time.time_ns(), *(_number(path) + 1 for path in _files()[:1]), 0)
+    name = f"{number}-{quote(run.site, safe='')}-{quote(run.id, safe='')}.json"
+    write_whole(folder / name, msgspec.json.encode(run))
 
 
 def record(run: Run, script: str, plan: object) -> None:
@@ -154,9 +173,16 @@ def note_attempts(folder: Path, ids: Sequence[str]) -> None:
 
 def newest_first() -> list[Run]:
     """Return the registered runs, the newest first; what is no run's file is left aside."""
-    folder = paths.user_state() / "runs"
-    files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.name.split("-")[0]), reverse=True)
-    return list(filter(None, map(read, files)))
+    return list(filter(None, map(read, _files())))
+
+
+def _files() -> list[Path]:
+    return sorted((paths.user_state() / "runs").glob("[0-9]*-*.json"), key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    digits = path.name.split("-")[0]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def find(names: Iterable[str]) -> list[Run]:

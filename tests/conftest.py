@@ -164,7 +164,9 @@ def standin(tmp_path):
 
     def install(name: str = "", **options) -> Standin:
         folders.append(tmp_path / (name or f"pbs {len(folders)}"))
-        own = rehearsal_pbs.install(folders[-1], **{"poll": 1, "kill_delay": 1, "first_id": 107, **options})
+        own = rehearsal_pbs.install(
+            folders[-1], **{"poll": 1, "kill_delay": 1, "first_id": 107, "answers_one": True, **options}
+        )
         return Standin(folders[-1], {**os.environ, **own})
 
     yield install

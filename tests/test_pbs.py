@@ -39,6 +39,19 @@ def test_a_pbs_job_has_the_usual_life(qsub, work):
     assert {"job.sh", "plan.json", "run.json", "rank-0.log"} <= {path.name for path in folder.iterdir()}
 
 
+def test_several_jobs_at_once(qsub, work):
+    """Where qstat answers for the first of several ids only, each of three jobs has its own state and its own end."""
+    qsub()
+    codes = (0, 0, 4)
+    ids = [submit(*GADI, "--", "sh", "-c", f"until [ -e {work}/end ]; do sleep 0.2; done; exit {n}") for n in codes]
+    for words in (("status", "--json", *ids), ("jobs", "--json")):
+        wait_until(lambda words=words: [row["word"] for row in json.loads(call(*words))] == ["RUNNING"] * 3)
+    waiting = start("wait", *ids)
+    (work / "end").touch()
+    assert waiting.wait(timeout=30) == 4
+    assert [row["exit_code"] for row in json.loads(call("status", "--json", *ids))] == [0, 0, 4]
+
+
 def test_wait_gives_the_jobs_exit_code(qsub):
     """`submit --wait` ends with the job, with its exit code; `--follow` shows what the ranks write meanwhile."""
     qsub()

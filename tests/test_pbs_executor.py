@@ -214,13 +214,17 @@ def test_the_script_is_the_usual_one(qsub, cli):
 
 
 def test_an_hour_of_waiting_asks_as_often_as_the_site_likes(qsub, monkeypatch, work):
-    """While a program waits for its jobs, qstat is called once for all, and then not before `poll` is over."""
+    """While a program waits for its jobs, qstat is called once for all, and then not before `poll` is over.
+
+    None of them counts as done before its end, although qstat answers for the first of several ids only.
+    """
     qsub()
     asked = calls("qstat", monkeypatch, work)
     python("""
 import time, hpclaunch
 executor = hpclaunch.executor("gadi-slow", partition="normal", cpus_per_task=1, tasks_per_node=1)
 jobs = [executor.submit(time.sleep, 4) for _ in range(2)]
+assert not any(job.done() for job in jobs)
 for job in jobs:
     job.result()
 """)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,48 @@ BEGAN = "Job run at Fri Nov 20 at 10:02 on (gpu1:ncpus=48:ngpus=4)"
 FAILED_OR_WELL = {92: "finished", 93: "failed"}
 
 
+# Answers what a test says; if the test gives no exit code, the ids that are not in it are not known.
+QSTAT = """#!/bin/sh
+echo "$@" >>"{work}/asked"
+cat "{work}/answer"
+[ -s "{work}/rc" ] && exit "$(cat "{work}/rc")"
+for id; do
+    case $id in *.*) grep -qF "\\"$id\\"" "{work}/answer" || {{ rc=153; echo "qstat: Unknown Job Id $id" >&2; }} ;; esac
+done
+exit $rc
+"""
+# Knows no -E, and answers for the first id only.
+QSTAT_OF_ONE = """#!/bin/sh
+echo "$@" >>"{work}/asked"
+for id; do
+    case $id in -E) echo "qstat: invalid option -- 'E'" >&2; exit 2 ;; *.*) break ;; esac
+done
+[ -e "{work}/$id" ] || {{ echo "qstat: Unknown Job Id $id" >&2; exit 153; }}
+echo "{{\\"Jobs\\": {{\\"$id\\": {{\\"job_state\\": \\"R\\"}}}}}}"
+"""
+# Its JSON is broken by one job.
+QSTAT_BROKEN = """#!/bin/sh
+echo "$@" >>"{work}/asked"
+echo "{{\\"Jobs\\": {{"
+for id; do
+    case $id in *.*) echo "$comma\\"$id\\": {{\\"job_state\\": \\"R\\"}}"; comma=, ;; esac
+    [ "$id" != 92.gadi-pbs ] || echo '"'
+done
+echo "}}}}"
+"""
+
+
 @pytest.fixture
 def answers(work, monkeypatch):
     """Let qstat answer what a test says, and note what it was asked."""
     folder = work / "bin"
     folder.mkdir()
     program = folder / "qstat"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{work}/asked\ncat {work}/answer\nexit "$(cat {work}/rc)"\n')
+    program.write_text(QSTAT.format(work=work))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-    def answer(jobs: dict[str, dict] | str, rc: int = 0) -> None:
+    def answer(jobs: dict[str, dict] | str, rc: int | str = "") -> None:
         head = {"timestamp": 1763632931, "pbs_version": "23.06.06", "pbs_server": "gadi-pbs"}
         text = jobs if isinstance(jobs, str) else json.dumps(head | ({"Jobs": jobs} if jobs else {}), indent=4)
         (work / "answer").write_text(text)
@@ -124,7 +156,7 @@ def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
         ({"job_state": "S"}, RUNNING, "suspended", "It is running"),
         ({"job_state": "U"}, RUNNING, "suspended", "It is running"),
         ({"job_state": "M"}, UNKNOWN, "moved to another server", "moved to another server"),
-        ({"job_state": "?"}, UNKNOWN, "", "knows nothing of it"),
+        ({"job_state": "?"}, UNKNOWN, "job_state ?", "job_state ?"),
     ],
 )
 def test_what_a_job_does(answers, run, job, word, reason, said):
@@ -147,22 +179,56 @@ def test_one_question_for_all(answers, run, work):
     (other.path / "attempts").write_text("95.gadi-pbs\n96.gadi-pbs\n")
     answers({run.id: {"job_state": "R"}, "96.gadi-pbs": {"job_state": "R"}})
     assert {i: s.word for i, s in pbs.states([run, other]).items()} == {run.id: RUNNING, other.id: RUNNING}
-    assert (work / "asked").read_text() == "-x -f -F json 92.gadi-pbs 93.gadi-pbs 95.gadi-pbs 96.gadi-pbs\n"
+    assert (work / "asked").read_text() == "-x -f -F json -E 92.gadi-pbs 93.gadi-pbs 95.gadi-pbs 96.gadi-pbs\n"
 
 
-@pytest.mark.parametrize("rc", [35, 153])
-def test_an_unknown_id_hides_no_other(answers, run, rc):
-    """Of several ids those that PBS knows have their state, whatever qstat's exit code is."""
-    answers({run.id: ended(3)}, rc)
+def test_an_unknown_id_hides_no_other(answers, run, work):
+    """Of several ids those that PBS knows have their state, and one question tells which it does not know."""
+    answers({run.id: ended(3)})
     other = make_run("93.gadi-pbs")
     found = pbs.states([run, other])
     assert (found[run.id].exit_code, found[other.id].reason) == (3, "vanished")
+    assert len((work / "asked").read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize(("rc", "text"), [(0, {}), (35, {}), (153, {}), (153, "")])
-def test_a_vanished_job_ends_with_an_explanation(answers, run, rc, text):
-    """A job that qsub took and PBS dropped is FAILED, so that nobody waits for ever, and `why` lists what may be."""
+@pytest.mark.parametrize(("rc", "text"), [(0, {}), (35, {}), (153, {}), (0, "")])
+def test_a_job_that_an_answer_leaves_out_has_not_ended(answers, run, rc, text):
+    """Only PBS's word that it does not know this very id ends a job."""
     answers(text, rc)
+    assert state_of(run) == State(UNKNOWN, "qstat's answer cannot be read")
+
+
+def test_where_qstat_answers_for_one_each_is_asked_for(answers, run, work):
+    """A qstat without -E that answers for the first id only leaves no running job out, and the one that is gone is."""
+    (work / "bin" / "qstat").write_text(QSTAT_OF_ONE.format(work=work))
+    others = [make_run(f"{number}.gadi-pbs") for number in range(93, 97)]
+    for other in others:
+        (work / other.id).touch()
+    assert [state.word for state in pbs.states([run, *others]).values()] == [FAILED, *[RUNNING] * 4]
+
+
+def test_one_unreadable_job_hides_no_other(answers, run, work):
+    """A job that breaks qstat's JSON is UNKNOWN by itself; of 64 others each has its state, with few questions."""
+    (work / "bin" / "qstat").write_text(QSTAT_BROKEN.format(work=work))
+    others = [make_run(f"{number}.gadi-pbs") for number in range(100, 164)]
+    found = pbs.states([*others[:20], run, *others[20:]])
+    assert found.pop(run.id).word == UNKNOWN
+    assert {state.word for state in found.values()} == {RUNNING}
+    assert len((work / "asked").read_text().splitlines()) < 20
+
+
+@pytest.mark.parametrize("left", ["", "75"])
+def test_an_attempt_of_which_nothing_is_known_is_no_end(answers, run, left):
+    """A run whose second attempt is missing from the answers has not ended with the exit code of its first."""
+    (run.path / "attempts").write_text("95.gadi-pbs\n")
+    (run.path / "exit").write_text(left)
+    answers({run.id: ended(75)}, 0)
+    assert state_of(run).word == UNKNOWN
+
+
+def test_a_vanished_job_ends_with_an_explanation(answers, run):
+    """A job that qsub took and PBS dropped is FAILED, so that nobody waits for ever, and `why` lists what may be."""
+    answers({})
     state = state_of(run)
     assert (state.word, state.reason, state.shell_code) == (FAILED, "vanished", 1)
     told = "\n".join(explain(run, state))
@@ -171,24 +237,35 @@ def test_a_vanished_job_ends_with_an_explanation(answers, run, rc, text):
     assert "memory of it is over" in told
 
 
+@pytest.mark.parametrize("start", ["Sat Nov 21 23:50:00 2026", 1795305000, "1795305000"])
+def test_the_expected_start_is_a_time(answers, run, start, monkeypatch):
+    """Where PBS estimates when a waiting job starts, its state has the time; else it has none."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    answers({run.id: {"job_state": "Q", "estimated": {"exec_vnode": "(gpu1:ncpus=48)", "start_time": start}}})
+    assert state_of(run).expected_start == 1795305000
+    answers({run.id: {"job_state": "Q", "estimated": {"start_time": "UNKNOWN"}}})
+    assert state_of(run) == State(PENDING)
+
+
 @pytest.mark.parametrize(("left", "word"), [("0", COMPLETED), ("7", FAILED)])
 def test_without_history_the_run_folder_tells(answers, run, left, word):
     """Where PBS keeps no history, or it is over, the exit code that the job left counts."""
-    answers({}, 153)
+    answers({})
     (run.path / "exit").write_text(f"{left}\n")
     assert state_of(run) == State(word, "", int(left))
 
 
 def test_without_history_a_noted_failure_is_told(answers, run):
     """A job that was killed after it noted a failure is FAILED, and `why` names the rank."""
-    answers({}, 153)
+    answers({})
     (run.path / "failed").write_text("7 - rank 3 on gpu2\n")
     assert "rank 3 on gpu2" in explain(run, state_of(run))[0]
 
 
 def test_a_job_of_another_machine_is_unknown(answers, run):
     """A job whose run folder is not here is not called vanished: it may run elsewhere."""
-    answers({}, 153)
+    answers({})
     run.path.rmdir()
     assert state_of(run).word == UNKNOWN
 

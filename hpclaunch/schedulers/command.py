@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
 
+STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not silence the others
 
-def call(
+
+def ask(
     words: Sequence[str],
     stdin: str = "",
     fine: Container[int] = (0,),
     folder: Path | None = None,
     seconds: float | None = None,
-) -> str:
-    """Return what the command prints, from `folder` or the current one; its exit code may be any of `fine`.
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the command from `folder` or the current one, with `variables` added to the environment.
 
-    Raises SchedulerError with what it says where it fails, is not there, or has no answer after so many seconds.
+    Raises SchedulerError with what it says if its exit code is none of `fine`, or if it is not found, cannot be started
+    or gives no answer in so many seconds.
     """
     try:
         done = subprocess.run(
@@ -28,6 +33,7 @@ def call(
             check=False,
             cwd=folder,
             timeout=seconds,
+            env={**os.environ, **(variables or {})},
         )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]}: not found; is this a login node of the site?") from None
@@ -35,7 +41,18 @@ def call(
         raise SchedulerError(f"{words[0]}: no answer after {seconds:g} s; its daemon may be down") from None
     except OSError as error:
         raise SchedulerError(f"{words[0]}: {error.strerror}") from None
+    stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     if done.returncode not in fine:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise SchedulerError(said or f"{words[0]} ended with exit code {done.returncode}")
-    return done.stdout.decode(errors="replace")
+        raise SchedulerError((stderr or stdout).strip() or f"{words[0]} ended with exit code {done.returncode}")
+    return subprocess.CompletedProcess(words, done.returncode, stdout, stderr)
+
+
+def call(
+    words: Sequence[str],
+    stdin: str = "",
+    fine: Container[int] = (0,),
+    folder: Path | None = None,
+    seconds: float | None = None,
+) -> str:
+    """Return what the command prints. Raises SchedulerError as `ask` does."""
+    return ask(words, stdin, fine, folder, seconds).stdout

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
-from hpclaunch.schedulers.command import call
+from hpclaunch.schedulers.command import STATE_SECONDS, ask, call
 
 # https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
 STATES = {
@@ -41,7 +44,7 @@ KILLED = {
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
-FINISHED, UNKNOWN_ID = 35, 153  # exit codes of qstat and qdel where one of the ids is such
+USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two where one of the ids is such
 
 
 def submit(script: str, after: Sequence[str] = ()) -> str:
@@ -74,7 +77,7 @@ def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()
 
 
 def states(runs: Sequence[Run]) -> dict[str, State]:
-    """Ask qstat once for all runs and their attempts; where it knows nothing of one, the run folder tells."""
+    """Ask for all runs and their attempts at once; of one that qstat does not know, the run folder tells."""
     asked = {run.id: [run.id, *run.further_ids] for run in runs}
     found = _ask([job_id for ids in asked.values() for job_id in ids])
     return {run.id: _of_run(run, asked[run.id], found) for run in runs}
@@ -113,16 +116,43 @@ def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
 
 
 def _ask(ids: Sequence[str]) -> dict[str, State]:
-    """Return what qstat says of `ids`; those it does not know are absent."""
-    arrays = any("[" in job_id for job_id in ids)
-    parents = dict.fromkeys(re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids)
-    words = ["qstat", "-x", *(["-t"] if arrays else []), "-f", "-F", "json", *parents]
-    answer = call(words, fine=(0, FINISHED, UNKNOWN_ID))
+    """Return what qstat says of `ids`; those that it says it does not know are absent."""
+    arrays = {job_id: re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids}
+    jobs, unknown = _jobs(list(dict.fromkeys(arrays.values())), subjobs=any("[" in job_id for job_id in ids))
+    return {job_id: _state(job_id, jobs.get(job_id)) for job_id in ids if arrays[job_id] not in unknown}
+
+
+def _jobs(ids: list[str], subjobs: bool) -> tuple[dict[str, Any], set[str]]:
+    """Return the jobs that qstat shows, and those of `ids` that it says it does not know.
+
+    An id that is absent from an answer about several, or from one that cannot be read, is asked for with fewer others,
+    at last by itself: newer versions answer for the first id only (https://github.com/openpbs/openpbs/issues/2672),
+    unless they are called with -E, which older ones may not have.
+    """
+    several, fine = len(ids) > 1, (0, FINISHED, UNKNOWN_ID)
+    words = ["qstat", "-x", *(["-t"] if subjobs else []), "-f", "-F", "json"]
+    answer = ask([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
+    if answer.returncode == USAGE:
+        answer = ask([*words, *ids], fine=fine, seconds=STATE_SECONDS)
+    jobs = _read(answer.stdout)
+    said = re.findall(r"Unknown Job Id:? *(\S*)", answer.stderr) if answer.returncode == UNKNOWN_ID else []
+    if not several:
+        return jobs, set(ids) if said and ids[0] not in jobs else set()
+    unknown = set(said) & set(ids)
+    rest = [job_id for job_id in ids if job_id not in jobs and job_id not in unknown]
+    for part in (rest[: len(ids) // 2], rest[len(ids) // 2 :]):
+        if part:
+            more, others = _jobs(part, subjobs)
+            jobs, unknown = jobs | more, unknown | others
+    return jobs, unknown
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Return the jobs of qstat's answer; none if it is no JSON, as a variable's value may break it."""
     try:
-        jobs = json.loads(answer, strict=False).get("Jobs", {}) if answer.strip() else {}
-        return {job_id: _state(job_id, jobs[job_id]) for job_id in ids if job_id in jobs}
-    except (ValueError, AttributeError, TypeError):  # a variable's value may break PBS's JSON
-        return {job_id: State(UNKNOWN, "qstat's answer cannot be read") for job_id in ids}
+        return dict(json.loads(text, strict=False).get("Jobs", {}))
+    except (ValueError, AttributeError, TypeError):
+        return {}
 
 
 def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
@@ -133,16 +163,15 @@ def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
         return running
     code = run.exit_code
     waiting = next((i for i in ids if i in found and found[i].word in (PENDING, REQUEUED)), None)
-    if waiting == ids[0]:
-        return found[waiting]
-    if waiting and (code is None or _goes_on(run, ids.index(waiting) + 1)):
-        return State(REQUEUED, found[waiting].reason)
+    if waiting and (waiting == ids[0] or code is None or _goes_on(run, ids.index(waiting) + 1)):
+        return found[waiting] if waiting == ids[0] else structs.replace(found[waiting], word=REQUEUED)
     if len(run.further_ids) >= len(ids):
         return State(REQUEUED)  # it submitted its next attempt while qstat was asked
-    if ended and (waiting or ids[-1] in found):
+    if ids[-1] in found and found[ids[-1]].ended:
         return ended[-1]
-    unknown = next((state for state in known if state.word == UNKNOWN), None)
-    return _gone(run, code) if unknown is None or code is not None else unknown
+    if unknown := next((state for state in known if state.word == UNKNOWN), None):
+        return run.recorded_end or unknown
+    return ended[-1] if ended and waiting else _gone(run, code)
 
 
 def _goes_on(run: Run, attempt: int) -> bool:
@@ -159,17 +188,32 @@ def _gone(run: Run, code: int | None) -> State:
     return State(FAILED, "" if (run.path / "failed").exists() else "vanished")
 
 
-def _state(job_id: str, job: Mapping[str, Any]) -> State:
+def _state(job_id: str, job: Any) -> State:
+    """Translate a job as qstat shows it; it may be anything, or None."""
+    with suppress(ValueError, AttributeError, TypeError, KeyError):
+        return _shown(job_id, job)
+    return State(UNKNOWN, "qstat's answer cannot be read")
+
+
+def _shown(job_id: str, job: Mapping[str, Any]) -> State:
     letter = job["job_state"]
     word = STATES.get(letter, UNKNOWN)
     hosts = ",".join(dict.fromkeys(part.split("/")[0] for part in job.get("exec_host", "").split("+") if part))
     if word == COMPLETED:
         return _end(job_id, job, hosts)
     if word == PENDING:
-        return State(REQUEUED if int(job.get("run_count", 0)) else PENDING, _waits(job))
-    return State(
-        word, {"S": "suspended", "U": "suspended", "M": "moved to another server"}.get(letter, ""), None, hosts
-    )
+        again = int(job.get("run_count", 0)) > 0
+        return State(REQUEUED if again else PENDING, _waits(job), expected_start=_expected_start(job))
+    reasons = {"S": "suspended", "U": "suspended", "M": "moved to another server"}
+    return State(word, reasons.get(letter, f"job_state {letter}" if word == UNKNOWN else ""), None, hosts)
+
+
+def _expected_start(job: Mapping[str, Any]) -> float | None:
+    """Return the scheduler's estimate, which it makes for some jobs only; PBS shows times as ctime(3) does."""
+    start = str(job.get("estimated", {}).get("start_time", ""))
+    with suppress(ValueError, OverflowError):
+        return float(start) if start.isdecimal() else time.mktime(time.strptime(start))
+    return None
 
 
 def _waits(job: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ def install(
     refuse_qsub_in_jobs: bool = False,
     history: bool = True,
     arrays: bool = True,
+    answers_one: bool = False,
     dead: str | None = None,
     first_id: int = 1,
 ) -> dict[str, str]:
@@ -40,7 +41,8 @@ def install(
 
     `hosts` are addresses of this machine, each a node; none means 127.0.0.1 and on, as many as jobs need. The nodefile
     has a line for every "cpu", "gpu" or "node" of a host. `kill_delay` and `poll` are seconds; walltimes are looked at
-    when polling. `dead` is a host that swallows what pbsdsh starts there. `cores_per_node` overrides what `queues` say.
+    when polling. With `answers_one`, qstat asked for several jobs as JSON answers for the first only, unless it has -E.
+    `dead` is a host that swallows what pbsdsh starts there. `cores_per_node` overrides what `queues` say.
 
     Raises ValueError: `lines` is none of the three.
     """
@@ -61,6 +63,7 @@ def install(
         refuse_qsub_in_jobs=refuse_qsub_in_jobs,
         history=history,
         arrays=arrays,
+        answers_one=answers_one,
         queues=queues,
     )
     settings.write(asked, folder / "server.json")

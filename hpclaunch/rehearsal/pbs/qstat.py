@@ -25,7 +25,7 @@ def main() -> int:
     """Show the jobs; return qstat's exit code: 35 if one has finished and -x is not there, 153 if one is unknown."""
     server = Server(Path(os.environ["PBS_STANDIN"]))
     try:
-        given, ids = getopt.getopt(sys.argv[1:], "xtfaHBQF:u:")
+        given, ids = getopt.getopt(sys.argv[1:], "xtfaEHBQF:u:")
         options = dict(given)
     except getopt.GetoptError as error:
         print(f"qstat: invalid option -- '{error.opt}'", file=sys.stderr)
@@ -35,6 +35,8 @@ def main() -> int:
     if "-B" in options or "-Q" in options:
         return _described(server, ids, queues="-Q" in options)
     scheduler.cycle(server)
+    if server.settings.answers_one and "-E" not in options and options.get("-F") == "json":
+        ids = ids[:1]
     history, code, found = "-x" in options or "-H" in options, 0, []
     for job_id in ids:
         try:
@@ -82,7 +84,7 @@ def _described(server: Server, names: list[str], queues: bool) -> int:
 
 
 def _usage() -> int:
-    print("usage: qstat [-x] [-t] [-f [-F json]] [-u user] [job_identifier...]", file=sys.stderr)
+    print("usage: qstat [-x] [-t] [-E] [-f [-F json]] [-u user] [job_identifier...]", file=sys.stderr)
     return 2
 
 

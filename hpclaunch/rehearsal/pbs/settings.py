@@ -42,6 +42,7 @@ class Settings:
     refuse_qsub_in_jobs: bool = False
     history: bool = True
     arrays: bool = True
+    answers_one: bool = False  # qstat, asked for several jobs as JSON without -E, as OpenPBS does since 2023-12
     default_queue: str = "normal"
     queues: Mapping[str, Queue] = field(default_factory=lambda: dict(GADI))
 
