@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hpclaunch import schedulers
-from hpclaunch.errors import SchedulerError
-from hpclaunch.runs import Run, State
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.runs import UNKNOWN, Run, State
+from hpclaunch.schedulers import Key
 
 # When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
 # ended may be one attempt of several.
 ASK_AFTER_END = (1.5, 15, 60)
-CANCEL_SECONDS = 10  # between two questions once a run was told to end, which leaves no exit code
+SOON_SECONDS = 10  # between two questions if a run was told to end, which leaves no exit code, or is not known
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
-
-Key = tuple[str, str]  # a run's site and id
+NOT_KNOWN = 2  # answers in a row that know nothing of a run
 
 
 @dataclass
@@ -34,7 +35,10 @@ class _End:
 
 
 class Watch:
-    """Runs of which one asks again and again whether they have ended; the scheduler is asked at their `poll`."""
+    """Runs of which one asks again and again whether they have ended; the scheduler is asked at their `poll`.
+
+    A run that its scheduler knows nothing of is over as well; its state stays UNKNOWN.
+    """
 
     def __init__(self, watched: Iterable[Run] = ()) -> None:
         self.states: dict[Key, State] = {}
@@ -42,8 +46,9 @@ class Watch:
         self._open: dict[Key, Run] = {}
         self._new: set[Key] = set()  # never asked for
         self._ends: dict[Key, _End] = {}
-        self._asked: dict[str, float] = {}  # by scheduler
-        self._misses = 0
+        self._asked: dict[tuple[str, str], float] = {}  # by group of runs that are asked for together
+        self._misses: Counter[tuple[str, str]] = Counter()
+        self._not_known: Counter[Key] = Counter()
         self._looked = float("-inf")
         for run in watched:
             self.add(run)
@@ -55,8 +60,13 @@ class Watch:
             self._open[key] = run
             self._new.add(key)
 
+    def over(self, run: Run) -> bool:
+        """Whether nothing more will be known of `run`."""
+        key = (run.site, run.id)
+        return key in self.states and key not in self._open
+
     def look(self, force: bool = False) -> bool:
-        """Look into the run folders, ask the schedulers that it is time to ask; return whether all have ended.
+        """Look into the run folders, ask the schedulers that it is time to ask; return whether all runs are over.
 
         Raises SchedulerError where a scheduler does not answer, at first or several times in a row.
         """
@@ -70,32 +80,33 @@ class Watch:
                 self._ends.pop(key, None)
             elif key not in self._ends or self._ends[key].written != written:
                 self._ends[key] = _End(written, now)
-        for scheduler in {run.scheduler for run in self._open.values()}:
-            mine = {key: run for key, run in self._open.items() if run.scheduler == scheduler}
-            settled = [end for key in mine if (end := self._ends.get(key)) and end.due(now)]
-            rest = now - self._asked.get(scheduler, float("-inf"))
-            poll = max(run.poll for run in mine.values())
-            if any(run.cancelled for run in mine.values()):
-                poll = min(poll, CANCEL_SECONDS)
-            if force or settled or self._new & mine.keys() or rest >= poll:
-                self._asked[scheduler] = now
+        errors = []
+        for group, mine in schedulers.groups(self._open.values()).items():
+            keys = {(run.site, run.id) for run in mine}
+            settled = [end for key in keys if (end := self._ends.get(key)) and end.due(now)]
+            rest = now - self._asked.get(group, float("-inf"))
+            poll = max(run.poll for run in mine)
+            if any(run.cancelled or self._not_known[run.site, run.id] for run in mine):
+                poll = min(poll, SOON_SECONDS)
+            if force or settled or self._new & keys or rest >= poll:
+                self._asked[group] = now
                 for end in settled:
                     end.questions += 1
-                self._ask(mine)
+                errors += self._ask(group, mine)
+        if errors:
+            raise errors[0]
         return not self._open
 
-    def _ask(self, asked: dict[Key, Run]) -> None:
+    def _ask(self, group: tuple[str, str], runs: list[Run]) -> list[HpclaunchError]:
+        """Ask for `runs`; return the error that ends the waiting."""
         self.questions += 1
-        try:
-            answers = schedulers.states(list(asked.values()))
-        except SchedulerError:
-            self._misses += 1
-            if self._new & asked.keys() or self._misses >= MISSES:
-                raise
-            return
-        self._misses = 0
-        self._new -= asked.keys()
+        answers, errors = schedulers.states(runs)
         self.states |= answers
-        for key in asked:
-            if answers[key].ended:
+        for key, state in answers.items():
+            self._not_known[key] = self._not_known[key] + 1 if state == State(UNKNOWN) else 0
+            if state.ended or self._not_known[key] >= NOT_KNOWN:
                 del self._open[key]
+        self._misses[group] = self._misses[group] + 1 if errors else 0
+        self._new &= self._open.keys() if errors else self._open.keys() - answers.keys()
+        left = self._open.keys() & answers.keys()
+        return errors if left & self._new or (left and self._misses[group] >= MISSES) else []

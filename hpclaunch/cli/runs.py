@@ -10,7 +10,9 @@ import click
 import msgspec
 
 from hpclaunch import runs, schedulers
-from hpclaunch.runs import Run, State
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import UNKNOWN, Run, State
+from hpclaunch.schedulers import Key
 from hpclaunch.watch import Watch
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
@@ -26,27 +28,41 @@ _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", shell_complete=comp
 _JOB = click.argument("job", required=False, shell_complete=complete_job)
 
 
+def _ask(chosen: Sequence[Run]) -> tuple[dict[Key, State], int]:
+    """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that gave no answer."""
+    states, errors = schedulers.states(chosen)
+    for said in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
+        click.echo(f"hpclaunch: warning: {said}", err=True)
+    unknown = errors and all(state.word == UNKNOWN for state in states.values())
+    return states, SchedulerError.exit_code if unknown else 0
+
+
 def _show(chosen: Sequence[Run], as_json: bool) -> None:
-    states = schedulers.states(chosen)
+    states, code = _ask(chosen)
     rows = [(run, states[run.site, run.id]) for run in chosen]
     if as_json:
         click.echo(json.dumps([msgspec.to_builtins(run) | msgspec.to_builtins(state) for run, state in rows], indent=2))
-        return
+        raise SystemExit(code)
     for run, state in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
         size = f"{run.nodes} x {run.tasks_per_node}"
-        code = f" exit code {state.exit_code}" if state.exit_code else ""
+        ended = f" exit code {state.exit_code}" if state.exit_code else ""
         reason = f" ({state.reason})" if state.reason else ""
         click.echo(
-            f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{code}{reason}"
+            f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{ended}{reason}"
         )
+    raise SystemExit(code)
 
 
 @click.command("jobs")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @_JSON
 def jobs_command(limit: int, as_json: bool) -> None:
-    """List my jobs, the newest first, on all sites."""
+    """List my jobs, the newest first, on all sites.
+
+    Jobs of a scheduler that is out of reach are UNKNOWN; the exit code is 3 if none of the states is known for that
+    reason.
+    """
     _show(runs.newest_first()[:limit], as_json)
 
 
@@ -54,7 +70,11 @@ def jobs_command(limit: int, as_json: bool) -> None:
 @_JOBS
 @_JSON
 def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
-    """Tell the state of jobs, of the newest where none is named; the scheduler is asked once."""
+    """Tell the state of jobs, of the newest where none is named; the scheduler is asked once.
+
+    Jobs of a scheduler that is out of reach are UNKNOWN; the exit code is 3 if none of the states is known for that
+    reason.
+    """
     _show(runs.find(jobs), as_json)
 
 
@@ -76,7 +96,10 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
 @click.command("wait")
 @_JOBS
 def wait_command(jobs: tuple[str, ...]) -> None:
-    """Wait until jobs have ended; the exit code is that of the first that failed."""
+    """Wait until jobs have ended; the exit code is that of the first that failed.
+
+    A job that its scheduler does not know counts as 3, and so does a scheduler that is out of reach.
+    """
     chosen = runs.find(jobs)
     codes = wait(chosen)
     raise SystemExit(next((code for code in codes if code), 0))
@@ -98,18 +121,25 @@ def why_command(job: str | None) -> None:
     from hpclaunch import why
 
     (run,) = runs.find([job] if job else [])
-    for line in why.explain(run, state_of(run)):
+    states, code = _ask([run])
+    for line in why.explain(run, states[run.site, run.id]):
         click.echo(line)
-
-
-def state_of(run: Run) -> State:
-    """Ask for one run's state."""
-    return schedulers.states([run])[run.site, run.id]
+    raise SystemExit(code)
 
 
 def wait(chosen: Sequence[Run]) -> list[int]:
-    """Wait until all of `chosen` have ended; return their exit codes in order."""
+    """Wait until all of `chosen` have ended; return their exit codes in order, 3 for one that nobody knows."""
     watch = Watch(chosen)
     while not watch.look():
         time.sleep(POLL_SECONDS)
-    return [watch.states[run.site, run.id].shell_code for run in chosen]
+    codes = []
+    for run in chosen:
+        state = watch.states[run.site, run.id]
+        codes.append(state.shell_code if state.ended else SchedulerError.exit_code)
+        if not state.ended:
+            click.echo(
+                f"hpclaunch: {run.id}: {run.scheduler} does not know this job, or no longer, and {run.folder} records "
+                "no end; if it runs on another cluster, wait there",
+                err=True,
+            )
+    return codes

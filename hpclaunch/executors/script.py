@@ -91,6 +91,11 @@ class Watcher(core.InfoWatcher):
         """Return our word for the job's state."""
         return self.get_info(job_id, mode=mode)["State"]
 
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        """Tell whether the job has ended, or nobody knows it any more: then no result will come."""
+        self.update_if_long_enough(mode)
+        return self.watch.over(self.runs[job_id])
+
 
 class ScriptJob(core.Job[Any]):
     """A submitit job that lives in a run folder."""

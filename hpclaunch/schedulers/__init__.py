@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import UNKNOWN, Run, State
+
+Key = tuple[str, str]  # a run's site and id
 
 SCHEDULERS = {
     "pbs": "hpclaunch.schedulers.pbs",
@@ -41,11 +43,31 @@ def scheduler(name: str) -> Scheduler:
     return cast("Scheduler", import_module(SCHEDULERS[name]))
 
 
-def states(runs: Sequence[Run]) -> dict[tuple[str, str], State]:
-    """Return the state of each run by (site, id), each scheduler asked once."""
-    found = {(run.site, run.id): State(UNKNOWN) for run in runs}
-    for name in {run.scheduler for run in runs}:
-        mine = [run for run in runs if run.scheduler == name]
-        answers = scheduler(name).states(mine)
-        found |= {(run.site, run.id): answers[run.id] for run in mine if run.id in answers}
+def groups(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Group runs by whom to ask for them: the scheduler, and the server that the ids of PBS jobs end in."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        found.setdefault((run.scheduler, run.id.partition(".")[2]), []).append(run)
     return found
+
+
+def states(runs: Sequence[Run]) -> tuple[dict[Key, State], list[HpclaunchError]]:
+    """Return the state of each run by (site, id), and the errors of schedulers that left a state unknown.
+
+    Each scheduler is asked once. If it says nothing of a run, the run folder's record counts; else the run is UNKNOWN,
+    without a reason if the scheduler did answer.
+    """
+    found: dict[Key, State] = {}
+    errors: list[HpclaunchError] = []
+    for (name, _), mine in groups(runs).items():
+        answers: dict[str, State] = {}
+        unknown, failure = State(UNKNOWN), None
+        try:
+            answers = scheduler(name).states(mine)
+        except HpclaunchError as error:
+            unknown, failure = State(UNKNOWN, f"no answer from {name}"), error
+        states = {(run.site, run.id): answers.get(run.id) or run.recorded_end or unknown for run in mine}
+        if failure and unknown in states.values():
+            errors.append(failure)
+        found |= states
+    return found, errors

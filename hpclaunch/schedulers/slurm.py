@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
-from hpclaunch.schedulers.command import call
+from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
+from hpclaunch.schedulers.command import STATE_SECONDS, ask, call
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 STATES = {
@@ -36,7 +35,8 @@ STATES = {
     "PREEMPTED": FAILED,
     "REVOKED": FAILED,
 }
-OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
+MAY_GO_ON = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}  # sacct's word for seconds before the job is requeued, too
+OUTPUT_MISSING, OUT_OF_MEMORY = 53, 125  # "signals" that are Slurm's own: --output cannot be opened, the OOM killer
 
 
 def submit(script: str, after: Sequence[str] = ()) -> str:
@@ -52,15 +52,17 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
 
 
 def states(runs: Sequence[Run]) -> dict[str, State]:
-    """Ask sacct once; squeue too where a job has not ended, for its reason; scontrol alone where there is no sacct."""
+    """Ask sacct once; squeue too for what sacct does not settle, or where there is no sacct."""
     ids = [run.id for run in runs]
     try:
-        found = _accounted(ids)
+        found = _accounted(runs)
     except SchedulerError:
-        return _remembered(ids)
-    if any(job_id not in found or not found[job_id].ended for job_id in ids):
+        found = {}
+    # A failure without an exit code may be followed by a requeue, or sacct shows another code than the job's.
+    open_ids = [i for i in ids if not (i in found and _settled(found[i]))]
+    if open_ids:
         queued = _queued()
-        found |= {job_id: queued[job_id] for job_id in ids if job_id in queued}
+        found |= {job_id: queued[job_id] for job_id in open_ids if job_id in queued}
     return found
 
 
@@ -69,56 +71,68 @@ def cancel(runs: Sequence[Run]) -> None:
     call(["scancel", "--quiet", *(run.id for run in runs)])
 
 
-def _accounted(ids: Sequence[str]) -> dict[str, State]:
+def _settled(state: State) -> bool:
+    return state.ended and (state.word != FAILED or state.exit_code is not None)
+
+
+def _accounted(runs: Sequence[Run]) -> dict[str, State]:
+    """Return what sacct says. It shows a script's exit code of 128 and more less 128 in Slurm 22.05, but not in 25.11.
+
+    So a code below 128 counts only if the run folder agrees.
+    """
+    asked = {run.id: run for run in runs}
     fields = "JobID,State,ExitCode,NodeList"
-    answer = call(
-        ["sacct", "--allocations", "--parsable2", "--noheader", f"--format={fields}", f"--jobs={','.join(ids)}"]
-    )
-    rows = (line.split("|") for line in answer.splitlines())
-    return {job_id: _state(word, exit_code, hosts) for job_id, word, exit_code, hosts in rows}
+    words = ["sacct", "--allocations", "--parsable2", "--noheader", f"--format={fields}", f"--jobs={','.join(asked)}"]
+    found = {}
+    for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS), 4):
+        code, number = map(_number, exit_code.partition(":")[::2])
+        if code < 128:
+            left = (asked[job_id].exit_code or 0) if word == "FAILED" and job_id in asked else 0
+            code = left if left % 128 == code else 0
+        found[job_id] = _state(word, code, number, hosts)
+    return found
 
 
 def _queued() -> dict[str, State]:
-    fields = "JobArrayID:|,State:|,Reason:|,RestartCnt:|,NodeList:|"
-    answer = call(["squeue", "--me", "--array", "--noheader", "--states=all", f"--Format={fields}"])
+    """Return what squeue says, which remembers jobs for some minutes after their end, with their true exit codes."""
+    fields = "JobArrayID:|,State:|,RestartCnt:|,exit_code:|,StartTime:|,NodeList:|,Reason:|"
+    words = ["squeue", "--me", "--array", "--noheader", "--states=all", f"--Format={fields}"]
+    answer = ask(words, seconds=STATE_SECONDS, variables={"SLURM_TIME_FORMAT": "%s"}).stdout  # seconds since 1970
     found = {}
+    for job_id, word, restarts, status, start, hosts, reason, _ in _rows(answer, 8):
+        state = _state(word, _number(status) >> 8, _number(status) & 127, hosts, "" if reason == "None" else reason)
+        if state.word in (PENDING, REQUEUED):
+            again = state.word == REQUEUED or _number(restarts) > 0
+            state = State(REQUEUED if again else PENDING, state.reason, expected_start=_number(start) or None)
+        found[job_id] = state
+    return found
+
+
+def _rows(answer: str, columns: int) -> Iterator[list[str]]:
+    """Yield the rows of a table; other lines, a site's greeting for instance, are none of it."""
     for line in answer.splitlines():
-        job_id, word, reason, restarts, hosts = (field.strip() for field in line.split("|")[:5])
-        state = _state(word, "", hosts, "" if reason == "None" else reason)
-        if not state.ended:
-            again = state.word == PENDING and restarts not in ("", "0")
-            found[job_id] = State(REQUEUED, state.reason) if again else state
-    return found
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) == columns:
+            yield fields
 
 
-def _remembered(ids: Sequence[str]) -> dict[str, State]:
-    """Ask the controller, which remembers jobs for some minutes after their end."""
-    found = {}
-    for line in call(["scontrol", "--oneliner", "show", "jobs"]).splitlines():
-        values = dict(re.findall(r"(\S+?)=(\S*)", line))
-        job_id = values.get("JobId", "")
-        if "ArrayTaskId" in values:
-            job_id = f"{values['ArrayJobId']}_{values['ArrayTaskId']}"
-        if job_id in ids:
-            reason = values.get("Reason", "None")
-            state = _state(values["JobState"], values.get("ExitCode", ""), values.get("NodeList", ""))
-            if not state.ended and reason != "None":
-                state = State(state.word, reason, None, state.hosts)
-            found[job_id] = state
-    return found
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
-def _state(word: str, exit_code: str, hosts: str, reason: str = "") -> State:
-    """Translate Slurm's state ("CANCELLED by 1000") and exit code ("7:0", "0:9": code and signal)."""
+def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> State:
+    """Translate Slurm's state ("CANCELLED by 1000"), the script's exit code and the number of the signal that ended it.
+
+    A code of 0 is none but for a job that has completed.
+    """
     first = word.split(" ", 1)[0].rstrip("+")
     ours = STATES.get(first, UNKNOWN)
-    code, _, number = exit_code.partition(":")
-    ended = ours in (COMPLETED, FAILED, CANCELLED, TIMEOUT)
-    status = None
-    if ended and exit_code:
-        status = 128 + int(number) if int(number or 0) else int(code)
-    if int(number or 0) == OUTPUT_MISSING:
+    hosts = "" if hosts in ("None assigned", "(null)") else hosts
+    if ours not in ENDED:
+        return State(ours, reason if ours != UNKNOWN else word, None, hosts)
+    if number == OUTPUT_MISSING:
         return State(ours, "0:53", None, hosts)
-    if ended and first not in ("COMPLETED", "FAILED"):
-        reason = word
-    return State(ours, reason, status, "" if hosts in ("None assigned", "(null)") else hosts)
+    status: int | None = 128 + number if number else code
+    if first in MAY_GO_ON or number == OUT_OF_MEMORY or (status == 0 and ours != COMPLETED):
+        status = None
+    return State(ours, "" if first in ("COMPLETED", "FAILED") else word, status, hosts)
