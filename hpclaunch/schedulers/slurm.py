@@ -36,7 +36,7 @@ STATES = {
     "REVOKED": FAILED,
 }
 MAY_GO_ON = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}  # sacct's word for seconds before the job is requeued, too
-OUTPUT_MISSING, OUT_OF_MEMORY = 53, 125  # "signals" that are Slurm's own: --output cannot be opened, the OOM killer
+OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
 
 
 def submit(script: str, after: Sequence[str] = ()) -> str:
@@ -53,16 +53,13 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
 
 def states(runs: Sequence[Run]) -> dict[str, State]:
     """Ask sacct once; squeue too for what sacct does not settle, or where there is no sacct."""
-    ids = [run.id for run in runs]
     try:
-        found = _accounted(runs)
+        found, settled = _accounted(runs)
     except SchedulerError:
-        found = {}
-    # A failure without an exit code may be followed by a requeue, or sacct shows another code than the job's.
-    open_ids = [i for i in ids if not (i in found and _settled(found[i]))]
-    if open_ids:
+        found, settled = {}, set()
+    if left := {run.id for run in runs} - settled:
         queued = _queued()
-        found |= {job_id: queued[job_id] for job_id in open_ids if job_id in queued}
+        found |= {job_id: queued[job_id] for job_id in left & queued.keys()}
     return found
 
 
@@ -71,26 +68,25 @@ def cancel(runs: Sequence[Run]) -> None:
     call(["scancel", "--quiet", *(run.id for run in runs)])
 
 
-def _settled(state: State) -> bool:
-    return state.ended and (state.word != FAILED or state.exit_code is not None)
+def _accounted(runs: Sequence[Run]) -> tuple[dict[str, State], set[str]]:
+    """Return what sacct says, and the ids of those that have ended and whose exit code is sure.
 
-
-def _accounted(runs: Sequence[Run]) -> dict[str, State]:
-    """Return what sacct says. It shows a script's exit code of 128 and more less 128 in Slurm 22.05, but not in 25.11.
-
-    So a code below 128 counts only if the run folder agrees.
+    sacct of Slurm 22.05 shows a script's exit code of 128 and more less 128, that of 25.11 does not. So one below 128
+    counts only if the run folder agrees.
     """
     asked = {run.id: run for run in runs}
     fields = "JobID,State,ExitCode,NodeList"
     words = ["sacct", "--allocations", "--parsable2", "--noheader", f"--format={fields}", f"--jobs={','.join(asked)}"]
-    found = {}
+    found, settled = {}, set()
     for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS), 4):
         code, number = map(_number, exit_code.partition(":")[::2])
-        if code < 128:
-            left = (asked[job_id].exit_code or 0) if word == "FAILED" and job_id in asked else 0
+        if doubtful := word == "FAILED" and code < 128 and not number:
+            left = (asked[job_id].exit_code or 0) if job_id in asked else 0
             code = left if left % 128 == code else 0
         found[job_id] = _state(word, code, number, hosts)
-    return found
+        if found[job_id].ended and word not in MAY_GO_ON and (code or not doubtful):
+            settled.add(job_id)
+    return found, settled
 
 
 def _queued() -> dict[str, State]:
@@ -123,7 +119,7 @@ def _number(text: str) -> int:
 def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> State:
     """Translate Slurm's state ("CANCELLED by 1000"), the script's exit code and the number of the signal that ended it.
 
-    A code of 0 is none but for a job that has completed.
+    Only a job that ended by itself has an exit code: those of others are Slurm's own, as 0:125 of OUT_OF_MEMORY.
     """
     first = word.split(" ", 1)[0].rstrip("+")
     ours = STATES.get(first, UNKNOWN)
@@ -132,7 +128,8 @@ def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> S
         return State(ours, reason if ours != UNKNOWN else word, None, hosts)
     if number == OUTPUT_MISSING:
         return State(ours, "0:53", None, hosts)
-    status: int | None = 128 + number if number else code
-    if first in MAY_GO_ON or number == OUT_OF_MEMORY or (status == 0 and ours != COMPLETED):
-        status = None
-    return State(ours, "" if first in ("COMPLETED", "FAILED") else word, status, hosts)
+    if first == "COMPLETED":
+        return State(ours, "", 0, hosts)
+    if first == "FAILED":
+        return State(ours, "", 128 + number if number else code or None, hosts)
+    return State(ours, word, None, hosts)
