@@ -139,7 +139,7 @@ def register(run: Run) -> None:
     """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    number = max(time.time_ns(), *(_number(path) + 1 for path in _files()[:1]), 0)
+    number = max([time.time_ns(), *(_number(path) + 1 for path in _files()[:1])])
     name = f"{number}-{quote(run.site, safe='')}-{quote(run.id, safe='')}.json"
     write_whole(folder / name, msgspec.json.encode(run))
 

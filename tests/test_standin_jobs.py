@@ -173,7 +173,7 @@ def test_qsig(standin):
 
 def test_qstat_of_the_finished_and_the_unknown(standin):
     """Without -x a finished job is 35, an unknown one 153; the JSON has no Jobs then, and the known ones else."""
-    pbs = standin()
+    pbs = standin(answers_one=False)
     assert "Jobs" not in json.loads(pbs.call("qstat", "-f", "-F", "json").stdout)
     done = pbs.submit("true")
     pbs.ended(done)
@@ -184,6 +184,16 @@ def test_qstat_of_the_finished_and_the_unknown(standin):
     assert list(json.loads(answer.stdout)["Jobs"]) == [done]
     assert pbs.call("qstat").stdout == ""
     assert pbs.call("qstat", "-x").stdout.splitlines()[-1].split()[-2:] == ["F", "normal-exec"]
+
+
+def test_qstat_of_several(standin):
+    """As JSON, and without -E, newer versions show the first of several jobs only and say nothing of the others."""
+    pbs = standin()
+    ids = [pbs.submit("true"), pbs.submit("true")]
+    for words, shown in ((("json",), ids[:1]), (("json", "-E"), ids)):
+        answer = pbs.call("qstat", "-x", "-f", "-F", *words, *ids)
+        assert (list(json.loads(answer.stdout)["Jobs"]), answer.stderr) == (shown, "")
+    assert pbs.call("qstat", "-x", "-f", *ids).stdout.count("Job Id:") == 2
 
 
 def test_qstat_of_the_waiting(standin):

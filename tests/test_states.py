@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -99,6 +100,28 @@ def test_a_scheduler_out_of_reach_silences_no_other(monkeypatch):
     assert "no answer from slurm" in call("why", "0", code=3)
     assert start("wait", "0.gadi-pbs").wait(timeout=30) == 3
     call("wait", "2", "1.gadi-pbs", code=5)
+
+
+def test_what_sacct_knows_is_told_without_squeue(work, monkeypatch):
+    """While Slurm's controller is down, jobs that have ended have their state, and only the others have none."""
+    program(work, monkeypatch, "sacct", "echo '1|COMPLETED|0:0|n1'; echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
+    program(work, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    found = slurm.states([make_run(number, "slurm") for number in "123"])
+    assert [found[number].word for number in "123"] == [COMPLETED, UNKNOWN, UNKNOWN]
+    program(work, monkeypatch, "sacct", "echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
+    process = start("status", "2", "3")
+    assert "Unable to contact slurm controller" in process.communicate(timeout=30)[1]
+    assert process.returncode == 3
+
+
+def test_a_scheduler_out_of_reach_keeps_no_other_job_from_being_cancelled(work):
+    """`cancel` of several jobs cancels those that it can, and names the others with the reason and exit code 3."""
+    job = submit("--site", "local", "--", "sleep", "100")
+    make_run("0.gadi-pbs", "pbs")
+    process = start("cancel", "0.gadi-pbs", job, env={**os.environ, "PATH": "/nowhere"})
+    assert process.communicate(timeout=30)[1].startswith("hpclaunch: 0.gadi-pbs: not cancelled: qdel: not found")
+    assert process.returncode == 3
+    call("wait", job, code=143)
 
 
 def test_one_of_two_pbs_servers_is_down(work, monkeypatch):

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hpclaunch import runs, schedulers
-from hpclaunch.errors import SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
 from hpclaunch.watch import Watch
@@ -60,8 +60,7 @@ def _show(chosen: Sequence[Run], as_json: bool) -> None:
 def jobs_command(limit: int, as_json: bool) -> None:
     """List my jobs, the newest first, on all sites.
 
-    Jobs of a scheduler that is out of reach are UNKNOWN; the exit code is 3 if none of the states is known for that
-    reason.
+    Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
     """
     _show(runs.newest_first()[:limit], as_json)
 
@@ -72,8 +71,7 @@ def jobs_command(limit: int, as_json: bool) -> None:
 def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Tell the state of jobs, of the newest where none is named; the scheduler is asked once.
 
-    Jobs of a scheduler that is out of reach are UNKNOWN; the exit code is 3 if none of the states is known for that
-    reason.
+    Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
     """
     _show(runs.find(jobs), as_json)
 
@@ -98,7 +96,7 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
 def wait_command(jobs: tuple[str, ...]) -> None:
     """Wait until jobs have ended; the exit code is that of the first that failed.
 
-    A job that its scheduler does not know counts as 3, and so does a scheduler that is out of reach.
+    That of a job that its scheduler does not know is 3, and 3 where a scheduler is out of reach.
     """
     chosen = runs.find(jobs)
     codes = wait(chosen)
@@ -110,8 +108,14 @@ def wait_command(jobs: tuple[str, ...]) -> None:
 def cancel_command(jobs: tuple[str, ...]) -> None:
     """Cancel jobs, the newest where none is named."""
     chosen = runs.find(jobs)
-    for name in dict.fromkeys(run.scheduler for run in chosen):
-        schedulers.scheduler(name).cancel([run for run in chosen if run.scheduler == name])
+    errors = []
+    for (name, _), mine in schedulers.groups(chosen).items():
+        try:
+            schedulers.scheduler(name).cancel(mine)
+        except HpclaunchError as error:
+            errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
+    if errors:
+        raise SchedulerError(*errors)
 
 
 @click.command("why")

@@ -66,8 +66,8 @@ def states(runs: Sequence[Run]) -> tuple[dict[Key, State], list[HpclaunchError]]
             answers = scheduler(name).states(mine)
         except HpclaunchError as error:
             unknown, failure = State(UNKNOWN, f"no answer from {name}"), error
-        states = {(run.site, run.id): answers.get(run.id) or run.recorded_end or unknown for run in mine}
-        if failure and unknown in states.values():
+        known = {(run.site, run.id): answers.get(run.id) or run.recorded_end or unknown for run in mine}
+        if failure and unknown in known.values():
             errors.append(failure)
-        found |= states
+        found |= known
     return found, errors

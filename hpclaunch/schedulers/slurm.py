@@ -58,7 +58,12 @@ def states(runs: Sequence[Run]) -> dict[str, State]:
     except SchedulerError:
         found, settled = {}, set()
     if left := {run.id for run in runs} - settled:
-        queued = _queued()
+        try:
+            queued = _queued()
+        except SchedulerError:
+            if not settled:
+                raise
+            queued = dict.fromkeys(left, State(UNKNOWN, "no answer from squeue"))
         found |= {job_id: queued[job_id] for job_id in left & queued.keys()}
     return found
 
