@@ -207,6 +207,16 @@ def test_where_qstat_answers_for_one_each_is_asked_for(answers, run, work):
     assert [state.word for state in pbs.states([run, *others]).values()] == [FAILED, *[RUNNING] * 4]
 
 
+def test_old_runs_cost_no_question_of_their_own(answers, run, work):
+    """Of runs that an answer leaves out, those whose folders record their end are not asked for one by one."""
+    old = [make_run(f"{number}.gadi-pbs") for number in range(100, 120)]
+    for other in old:
+        (other.path / "exit").write_text("0\n")
+    answers({run.id: {"job_state": "R"}}, 0)
+    assert [state.word for state in pbs.states([run, *old]).values()] == [RUNNING, *[COMPLETED] * 20]
+    assert len((work / "asked").read_text().splitlines()) == 1
+
+
 def test_one_unreadable_job_hides_no_other(answers, run, work):
     """A job that breaks qstat's JSON is UNKNOWN by itself; of 64 others each has its state, with few questions."""
     (work / "bin" / "qstat").write_text(QSTAT_BROKEN.format(work=work))

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from conftest import call, start, wait_until
@@ -123,6 +124,20 @@ def test_what_is_said_is_what_slurm_knows(slurm, work):
         assert f"exited with {ends[name][1]}" in call("why", jobs[name])
         call("wait", jobs[name], code=ends[name][1])
     assert "CANCELLED: it was cancelled" in call("why", jobs["cancelled"])
+
+
+def test_a_job_that_is_to_start_later_and_one_that_slurm_never_heard_of(slurm):
+    """A waiting job has the time at which Slurm expects it to start; nobody waits for an id that is not known."""
+    job = call("submit", "--quiet", "--directive=--begin=now+1hour", "--", "true").strip()
+    (row,) = json.loads(call("status", "--json", job))
+    assert (row["word"], row["reason"]) == ("PENDING", "BeginTime")
+    assert abs(row["expected_start"] - time.time() - 3600) < 60
+    folder = Path("hpclaunch-runs", job)
+    unknown = json.loads((folder / "run.json").read_text()) | {"id": "99999999", "poll": 1}
+    (folder / "run.json").write_text(json.dumps(unknown))
+    process = start("wait", str(folder))
+    assert "slurm does not know this job" in process.communicate(timeout=30)[1]
+    assert process.returncode == 3
 
 
 def test_a_code_that_only_sacct_remembers_is_not_told_wrong(slurm, work, monkeypatch):

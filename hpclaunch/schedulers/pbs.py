@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,8 @@ def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()
 def states(runs: Sequence[Run]) -> dict[str, State]:
     """Ask for all runs and their attempts at once; of one that qstat does not know, the run folder tells."""
     asked = {run.id: [run.id, *run.further_ids] for run in runs}
-    found = _ask([job_id for ids in asked.values() for job_id in ids])
+    open_ids = [job_id for run in runs if not run.recorded_end for job_id in asked[run.id]]
+    found = _ask([job_id for ids in asked.values() for job_id in ids], open_ids)
     return {run.id: _of_run(run, asked[run.id], found) for run in runs}
 
 
@@ -115,44 +116,39 @@ def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
     return answer[-1]
 
 
-def _ask(ids: Sequence[str]) -> dict[str, State]:
-    """Return what qstat says of `ids`; those that it says it does not know are absent."""
-    arrays = {job_id: re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids}
-    jobs, unknown = _jobs(list(dict.fromkeys(arrays.values())), subjobs=any("[" in job_id for job_id in ids))
-    return {job_id: _state(job_id, jobs.get(job_id)) for job_id in ids if arrays[job_id] not in unknown}
+def _ask(ids: Sequence[str], open_ids: Sequence[str]) -> dict[str, State]:
+    """Return what qstat says of `ids`, asked again for `open_ids`; those that it says it does not know are absent."""
+    names = {job_id: re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids}  # a job of an array is shown with its array
+    needed = {names[job_id] for job_id in open_ids}
+    jobs, unknown = _jobs(list(dict.fromkeys(names.values())), needed, subjobs=any("[" in job_id for job_id in ids))
+    return {job_id: _state(job_id, jobs.get(job_id)) for job_id in ids if names[job_id] not in unknown}
 
 
-def _jobs(ids: list[str], subjobs: bool) -> tuple[dict[str, Any], set[str]]:
+def _jobs(ids: Sequence[str], needed: Container[str], subjobs: bool) -> tuple[dict[str, Any], set[str]]:
     """Return the jobs that qstat shows, and those of `ids` that it says it does not know.
 
-    An id that is absent from an answer about several, or from one that cannot be read, is asked for with fewer others,
-    at last by itself: newer versions answer for the first id only (https://github.com/openpbs/openpbs/issues/2672),
-    unless they are called with -E, which older ones may not have.
+    One of `needed` that is absent from an answer about several is asked for by itself: newer versions answer for the
+    first only (https://github.com/openpbs/openpbs/issues/2672), unless called with -E, which older ones may not have.
+    An answer that cannot be read, as a variable's value may break its JSON, is asked for again by halves.
     """
     several, fine = len(ids) > 1, (0, FINISHED, UNKNOWN_ID)
     words = ["qstat", "-x", *(["-t"] if subjobs else []), "-f", "-F", "json"]
     answer = ask([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
     if answer.returncode == USAGE:
         answer = ask([*words, *ids], fine=fine, seconds=STATE_SECONDS)
-    jobs = _read(answer.stdout)
+    jobs: dict[str, Any] = {}
+    size = len(ids) // 2
+    with suppress(ValueError, AttributeError, TypeError):
+        jobs, size = dict(json.loads(answer.stdout, strict=False).get("Jobs", {})), 1
     said = re.findall(r"Unknown Job Id:? *(\S*)", answer.stderr) if answer.returncode == UNKNOWN_ID else []
     if not several:
         return jobs, set(ids) if said and ids[0] not in jobs else set()
     unknown = set(said) & set(ids)
-    rest = [job_id for job_id in ids if job_id not in jobs and job_id not in unknown]
-    for part in (rest[: len(ids) // 2], rest[len(ids) // 2 :]):
-        if part:
-            more, others = _jobs(part, subjobs)
-            jobs, unknown = jobs | more, unknown | others
+    rest = [job_id for job_id in ids if job_id in needed and job_id not in jobs and job_id not in unknown]
+    for start in range(0, len(rest), size):
+        more, others = _jobs(rest[start : start + size], needed, subjobs)
+        jobs, unknown = jobs | more, unknown | others
     return jobs, unknown
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return the jobs of qstat's answer; none if it is no JSON, as a variable's value may break it."""
-    try:
-        return dict(json.loads(text, strict=False).get("Jobs", {}))
-    except (ValueError, AttributeError, TypeError):
-        return {}
 
 
 def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
