@@ -79,6 +79,24 @@ def test_a_killed_job_is_not_taken_for_a_running_one(work):
     assert (row["word"], row["reason"]) == ("FAILED", "its process is gone")
 
 
+def test_a_job_of_another_machine_is_not_taken_for_a_dead_one(work):
+    """Where machines share a home, a job of another one is UNKNOWN until its end is on record, and cancelled there."""
+    job = submit("--", "sleep", "100")
+    host = work / "hpclaunch-runs" / job / "host"
+    here = host.read_text()
+    host.write_text("laptop")
+    row = json.loads(call("status", "--json", job))[0]
+    assert (row["word"], row["reason"]) == ("UNKNOWN", "it runs on laptop")
+    process = start("cancel", job)
+    assert "it runs on laptop; cancel it there" in process.communicate(timeout=30)[1]
+    host.write_text(here)
+    assert word(job) == "RUNNING"
+    call("cancel", job)
+    call("wait", job, code=143)
+    host.write_text("laptop")
+    assert word(job) == "CANCELLED"
+
+
 def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
     """Asked for in the moment of its start, a job waits or runs."""
     for _ in range(30):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, Run, State
+from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, UNKNOWN, Run, State
 
 # Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
 _KEEPER = """
@@ -54,6 +54,7 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
     while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
         time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
     (folder / "pid").write_text(str(keeper.pid))
+    (folder / "host").write_text(os.uname().nodename)
     return job_id
 
 
@@ -65,7 +66,9 @@ def states(runs: Sequence[Run]) -> dict[str, State]:
 def cancel(runs: Sequence[Run]) -> None:
     """End the runs as a Ctrl-C does, with time to save."""
     for run in runs:
-        if not _state(run.path).ended:
+        if (state := _state(run.path)).word == UNKNOWN:
+            raise SchedulerError(f"{run.id}: {state.reason}; cancel it there")
+        if not state.ended:
             (run.path / "cancelled").touch()
             with suppress(ProcessLookupError):
                 os.kill(int((run.path / "pid").read_text()), signal.SIGTERM)
@@ -73,7 +76,7 @@ def cancel(runs: Sequence[Run]) -> None:
 
 def _state(folder: Path) -> State:
     # The exit code is looked for once more after the process is found gone: it may have come in between.
-    return _end(folder) or _alive(folder) or _end(folder) or _gone(folder)
+    return _end(folder) or _elsewhere(folder) or _alive(folder) or _end(folder) or _gone(folder)
 
 
 def _end(folder: Path) -> State | None:
@@ -86,6 +89,14 @@ def _end(folder: Path) -> State | None:
         return State(COMPLETED if text == "0" else FAILED, "", int(text))
     except (OSError, ValueError):
         return None
+
+
+def _elsewhere(folder: Path) -> State | None:
+    """Return the state of a run of another machine, which may share the home folder with this one."""
+    with suppress(OSError):
+        if (host := (folder / "host").read_text()) != os.uname().nodename:
+            return State(UNKNOWN, f"it runs on {host}")
+    return None
 
 
 def _alive(folder: Path) -> State | None:
