@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -196,6 +197,14 @@ def own_output(run: Run) -> Path | None:
     else:
         found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
     return next(iter(sorted(found)), None)
+
+
+def delivered(run: Run) -> int | None:
+    """Return a number for the output that PBS delivered, which it does at the end of a job; None until then."""
+    output = own_output(run) if run.scheduler == "pbs" else None
+    with suppress(OSError):
+        return output.stat().st_ino if output else None
+    return None
 
 
 def tail(path: Path, count: int) -> list[str]:

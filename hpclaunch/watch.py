@@ -1,4 +1,7 @@
-"""When runs have ended, with few questions to the scheduler: the job script leaves its exit code in the run folder."""
+"""When runs have ended, with few questions to the scheduler.
+
+The job script leaves its exit code in the run folder, and PBS delivers a job's output at its end.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 
 from hpclaunch import schedulers
 from hpclaunch.errors import SchedulerError
+from hpclaunch.logs import delivered
 from hpclaunch.runs import Run, State
 
 # When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
@@ -22,7 +26,7 @@ Key = tuple[str, str]  # a run's site and id
 
 @dataclass
 class _End:
-    """An exit code in a run folder: when it was written, when it was seen, and how often one asked since."""
+    """A sign of a run's end: which one, when it was seen, and how often one asked since."""
 
     written: int
     seen: float
@@ -65,7 +69,7 @@ class Watch:
             return not self._open
         self._looked = now
         for key, run in self._open.items():
-            written = run.exit_written
+            written = run.exit_written or delivered(run)
             if written is None:
                 self._ends.pop(key, None)
             elif key not in self._ends or self._ends[key].written != written:

@@ -123,6 +123,7 @@ FILES = [
     "hpclaunch/script/examine.py",
     "hpclaunch/script/launch.py",
     "hpclaunch/script/lexer.py",
+    "hpclaunch/script/own.py",
     "hpclaunch/script/pbs_traps.py",
     "hpclaunch/script/program.py",
     "hpclaunch/script/remark.py",

@@ -44,9 +44,10 @@ WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
 FINISHED, UNKNOWN_ID = 35, 153  # exit codes of qstat and qdel where one of the ids is such
 
 
-def submit(script: str, after: Sequence[str] = ()) -> str:
+def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
     """Submit the script through qsub's stdin, so that no file is left where it is refused."""
-    return _qsub(script, *(["-W", f"depend=afterok:{':'.join(after)}"] if after else []))
+    options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+    return _qsub(script, *options, *(["-N", name] if name else []))
 
 
 def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
