@@ -31,12 +31,16 @@ ENDED = {COMPLETED, FAILED, CANCELLED, TIMEOUT}
 
 
 class State(msgspec.Struct, frozen=True):
-    """What the scheduler says of a job: our word, its own reason, the exit code once there is one."""
+    """What the scheduler says of a job: our word, its own reason, the exit code once there is one.
+
+    `expected_start` is when the scheduler expects a waiting job to start, in seconds since 1970.
+    """
 
     word: str
     reason: str = ""
     exit_code: int | None = None
     hosts: str = ""
+    expected_start: float | None = None
 
     @property
     def ended(self) -> bool:

@@ -40,6 +40,7 @@ KILLED = {
 }
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
+NEVER_RAN = "deleted before it ran"
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
 FINISHED, UNKNOWN_ID = 35, 153  # exit codes of qstat and qdel where one of the ids is such
 
@@ -130,6 +131,9 @@ def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
     """Return the state of a run from those of its attempts."""
     known = [found[job_id] for job_id in ids if job_id in found]
     ended = [state for state in known if state.ended]
+    ran = [state for state in ended if state.reason != NEVER_RAN]
+    if 0 < len(ran) < len(ended):  # the attempts that waited were deleted; did the run need them?
+        ended = [State(CANCELLED)] if _goes_on(run, len(ran) + 1) else ran
     if running := next((state for state in known if state.word == RUNNING), None):
         return running
     code = run.exit_code
@@ -188,7 +192,7 @@ def _end(job_id: str, job: Mapping[str, Any], hosts: str) -> State:
     status, substate = job.get("Exit_status"), job.get("substate")
     if status is None:
         unmet = substate == WENT_WELL and not job.get("comment")
-        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else "deleted before it ran")
+        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else NEVER_RAN)
     if status in KILLED:
         word, reason = KILLED[status]
     elif substate == DELETED:
