@@ -135,6 +135,30 @@ def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
     assert runs.find([job])[0].path.is_dir()
 
 
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+@pytest.mark.parametrize(
+    ("reason", "option"),
+    [
+        ("QOSMaxSubmitJobPerUserLimit", "--qos and the number of your jobs (hpclaunch jobs)"),
+        ("AssocMaxSubmitJobLimit", "--qos and the number of your jobs (hpclaunch jobs)"),
+        ("QOSMaxWallDurationPerJobLimit", "--walltime and --qos"),
+        ("QOSMaxNodePerJobLimit", "--qos and the sizes"),
+    ],
+)
+def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason, option):
+    """What sbatch refuses for a limit (its words of 22.05) names the option that the limit is about."""
+    words = f"sbatch: error: {reason}\nsbatch: error: Batch job submission failed: {POLICY}"
+    (work / "sbatch").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\ncat >/dev/null\nexit 1\n")
+    (work / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
+    process = start("submit", "--quiet", "--site", "jean-zay", "-A", "abc@v100", "--", "true")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (3, "")
+    assert f"hpclaunch: look at {option}, or at partitions." in stderr
+
+
 def test_no_file_is_left_half_written(tmp_path, monkeypatch):
     """A write that fails half-way leaves the old content and no other file."""
     path = tmp_path / "run.json"

@@ -127,6 +127,7 @@ def test_cancel_leaves_no_process(work, launcher):
         (("-A", "nope@v100"), "Invalid account", "look at --account"),
         (("--directive=--qos=nope",), "Invalid qos", "partitions.v100.qos"),
         (("--directive=--gres=gpu:5",), "node configuration is not available", "partitions.v100.gpus_per_node"),
+        (("--directive=--mem=999G",), "Memory specification can not be satisfied", "look at --mem-gb"),
         (("--directive=--frobnicate",), "unrecognized option", ""),
     ],
 )
