@@ -74,7 +74,7 @@ class _Log:
 
 def _text(line: bytes) -> str:
     """Return a line as a terminal would show it in the end, after a progress bar has written over itself."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
 
 
 @dataclass

@@ -210,6 +210,8 @@ def _moved(name: str) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), Run)
+        run = msgspec.convert(json.loads(path.read_bytes()), Run)
+        repr(run).encode(errors="surrogateescape")  # what no file name can be
+        return run
     except (OSError, ValueError, msgspec.ValidationError):
         return None

@@ -35,6 +35,7 @@ FILES = [
     "hpclaunch/cli/completion.py",
     "hpclaunch/cli/explain.py",
     "hpclaunch/cli/doctor.py",
+    "hpclaunch/cli/echo.py",
     "hpclaunch/cli/job.py",
     "hpclaunch/cli/options.py",
     "hpclaunch/cli/price.py",

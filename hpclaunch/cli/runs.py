@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from hpclaunch import runs, schedulers
+from hpclaunch.cli.echo import echo
 from hpclaunch.runs import Run, State
 from hpclaunch.watch import Watch
 
@@ -37,9 +38,7 @@ def _show(chosen: Sequence[Run], as_json: bool) -> None:
         size = f"{run.nodes} x {run.tasks_per_node}"
         code = f" exit code {state.exit_code}" if state.exit_code else ""
         reason = f" ({state.reason})" if state.reason else ""
-        click.echo(
-            f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{code}{reason}"
-        )
+        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{code}{reason}")
 
 
 @click.command("jobs")
@@ -70,7 +69,7 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
     (run,) = runs.find([job] if job else [])
     lines = logs.follow(run, rank, Watch([run]).look, err) if follow else logs.read(run, rank, err)
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 @click.command("wait")
@@ -99,7 +98,7 @@ def why_command(job: str | None) -> None:
 
     (run,) = runs.find([job] if job else [])
     for line in why.explain(run, state_of(run)):
-        click.echo(line)
+        echo(line)
 
 
 def state_of(run: Run) -> State:

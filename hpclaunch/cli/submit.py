@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hpclaunch import paths, runs
+from hpclaunch.cli.echo import echo
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
@@ -76,7 +77,7 @@ def submit_command(
             from hpclaunch.watch import Watch
 
             for line in logs.follow(run, None, ended=Watch([run]).look):
-                click.echo(line, err=True)
+                echo(line, err=True)
         raise SystemExit(wait([run])[0])
 
 
