@@ -185,8 +185,10 @@ def own_output(run: Run) -> Path | None:
     """Return the file that the scheduler wrote for the job itself, where it is there.
 
     Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end, NAME.oNUMBER.INDEX in an array, the last
-    attempt's; both in the folder of submission.
+    attempt's; both in the folder of submission. A script of the user's own may name another file.
     """
+    if _foreign(run) and (named := _named_output(run)) is not None:
+        return named
     if run.scheduler == "local":
         found = run.path.glob("job.out")
     elif run.scheduler == "pbs":
@@ -197,6 +199,27 @@ def own_output(run: Run) -> Path | None:
     else:
         found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
     return next(iter(sorted(found)), None)
+
+
+def _named_output(run: Run) -> Path | None:
+    """Return the file that the script names with --output or -o, if it is there."""
+    from hpclaunch.script import directives
+
+    if run.scheduler not in directives.PREFIX or not (run.path / "job.sh").is_file():
+        return None
+    lines = (run.path / "job.sh").read_text(errors="surrogateescape").split("\n")
+    option = directives.read(lines, run.scheduler, set()).last("output", "o")
+    if option is None:
+        return None
+    if run.scheduler == "pbs":
+        path = run.path.parent.parent / option.value.rpartition(":")[2]  # HOST:PATH
+        path = path / f"{run.id}.OU" if path.is_dir() else path
+    else:
+        array, _, index = run.id.partition("_")
+        known = {"j": run.id, "A": array, "a": index, "x": run.job_name, "%": "%"}
+        name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), option.value)
+        path = run.path.parent.parent / name
+    return path if path.is_file() else None
 
 
 def delivered(run: Run) -> int | None:

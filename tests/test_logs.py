@@ -195,6 +195,26 @@ def test_own_output_is_found_by_the_jobs_id(run, scheduler, job_id, name):
     assert logs.own_output(msgspec.structs.replace(run, scheduler=scheduler, id=job_id)) == top / name
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "job_id", "directive", "name"),
+    [
+        ("slurm", "12", "#SBATCH --output=log/%x.%6j", "log/t.000012"),
+        ("slurm", "12_3", "#SBATCH -o %A/%a-100%%", "12/3-100%"),
+        ("pbs", "12.gadi-pbs", "#PBS -j oe -o log/mine", "log/mine"),
+        ("pbs", "12.gadi-pbs", "#PBS -o login1:log/", "log/12.gadi-pbs.OU"),
+    ],
+)
+def test_own_output_is_where_a_script_of_ones_own_puts_it(run, scheduler, job_id, directive, name):
+    """The file that the script names for its output is read, once it is there."""
+    run = msgspec.structs.replace(run, scheduler=scheduler, id=job_id)
+    (run.path / "job.sh").write_text(f"#!/bin/bash\n{directive}\necho hi\n")
+    output = run.path.parent.parent / name
+    output.parent.mkdir()
+    assert read(run) == []
+    output.write_text("hi\n")
+    assert read(run) == ["[job] hi"]
+
+
 NASTY = b"\x1b]0;title\x07 \x1b[31mred\x1b[0m \x1b[2J\xc2\x9b2J \xe2\x80\xae \xff \ttab\n"
 SPELLED = r"[0] \x1b]0;title\x07 red \x1b[2J\x9b2J \u202e " + "\ufffd \ttab"
 
