@@ -198,12 +198,13 @@ def test_where_jobs_may_not_submit_all_attempts_are_submitted_at_once(qsub, work
     wait_until(lambda: state(other.id)["word"] == "RUNNING")
     call("cancel", other.id)
     wait_until(lambda: state(other.id)["word"] == "CANCELLED")
+    assert state(other.id)["reason"].startswith("CANCELLED by ")
     time.sleep(2)
     assert not (other.path / "rank-0.log").exists()
 
 
 def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
-    """Where the second qsub is refused, the first job is deleted again and nothing is left."""
+    """Where a further qsub is refused, the jobs before it are deleted, or named if that fails too."""
     qsub()
     real = next(Path(folder, "qsub") for folder in os.environ["PATH"].split(":") if Path(folder, "qsub").exists())
     (work / "bin").mkdir()
@@ -215,6 +216,12 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
         submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), IN_TWO.replace("sleep 1", "sleep 100"))
     wait_until(lambda: processes_with(f"PBS_O_WORKDIR={work}") == [])
     assert runs.newest_first() == []
+    (work / "bin" / "qdel").write_text("#!/bin/sh\necho qdel: cannot connect to server >&2\nexit 111\n")
+    (work / "bin" / "qdel").chmod(0o755)
+    with pytest.raises(
+        SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
+    ):
+        submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), "#PBS -l ncpus=1 -q normal\ntrue\n")
 
 
 def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypatch):

@@ -63,14 +63,17 @@ def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> st
 def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
     """Submit a job and its further attempts, each after the one before; return their ids. `runs` has the run folders.
 
-    Raises SchedulerError where one is refused; then none is left.
+    Raises SchedulerError if one is refused; then none is left, or the message has the ids of those that are.
     """
     ids = [submit(script, after)]
     try:
         for attempt in range(2, attempts + 1):
             ids.append(submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
-    except SchedulerError:
-        delete(ids[::-1])
+    except SchedulerError as error:
+        try:
+            delete(ids[::-1])
+        except SchedulerError as left:
+            raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
         raise
     return ids
 
