@@ -211,7 +211,7 @@ def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run)
-        repr(run).encode(errors="surrogateescape")  # what no file name can be
+        "".join(map(str, msgspec.structs.astuple(run))).encode(errors="surrogateescape")  # else no name of a file
         return run
     except (OSError, ValueError, msgspec.ValidationError):
         return None

@@ -19,7 +19,7 @@ from hpclaunch.script.values import pbs_gb
 __all__ = ["exit_words", "explain", "headline"]
 
 _WAITING = (PENDING, REQUEUED)  # what stands in the run folder is of the attempt before
-_TOLD_TO_END = (75, 130, 137, 138, 143)  # exit codes of what was told to end, or killed
+_TOLD_TO_END = (75, 130, 138, 143)  # exit codes of what was told to end
 _SHOWN = 20  # lines of the log that tells most
 _SEARCHED = 60  # lines in which to look for something known
 
@@ -34,12 +34,12 @@ class Failure(NamedTuple):
     @property
     def seen(self) -> bool:
         """Whether the job script saw it from outside: the code is then the script's own, not a command's."""
-        return ", which " in self.who
+        return self.log is None and ", which " in self.who
 
     def __str__(self) -> str:
         if self.seen:  # "node n1, which is silent"
             return self.who.replace(", which ", " ", 1)
-        if " on " in self.who or self.who.startswith("node"):
+        if self.who.startswith(("rank ", "node ", "torchrun ")):
             return f"{self.who} exited with {self.code}"
         return f"{self.who}, exit code {self.code}"
 
@@ -59,7 +59,7 @@ def explain(run: Run, state: State) -> list[str]:
     if end:
         lines.append(f"The scheduler's word is {state.reason or state.word}: {end}.")
     if blamed and blamed.seen:
-        lines.append(f"Likely {ENDS['NODE_FAIL']}." if blamed.who.startswith("node") else "It did not go on.")
+        lines += [f"Likely {ENDS['NODE_FAIL']}."] if blamed.who.startswith("node ") else []
     elif not end or (blamed and _first_word(state) == "OUT_OF_MEMORY"):
         code = blamed.code if blamed else state.exit_code
         lines += [f"Exit code {code}: {exit_words(code)}."] if code is not None else []
@@ -174,7 +174,8 @@ def _last_words(run: Run, failure: Failure | None, advise: bool) -> list[str]:
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]
     err = log.with_suffix(".err")
-    ends = {path: logs.tail(path, _SEARCHED) for path in (log, *([err] if _own(run, err) else []))}
+    both = (log, err) if _own(run, err) or not _own(run, log) else (log,)
+    ends = {path: logs.tail(path, _SEARCHED) for path in both}
     if not any(ends.values()):
         return [f"{log} is empty."]
     said = []

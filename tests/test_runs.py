@@ -97,6 +97,8 @@ def test_registry_survives_what_is_no_entry():
     (folder / "1-local-x.json").write_text('{"id": "x", ')
     (folder / "2-local-y.json").write_text("")
     (folder / ".3.new").write_text("{")
+    entry = {"id": "\ud800", "site": "s", "scheduler": "local", "job_name": "j", "folder": "/none", "submitted": 0}
+    (folder / "4-local-z.json").write_text(json.dumps(entry))
     assert [row["id"] for row in json.loads(call("jobs", "--json"))] == [job]
 
 
@@ -121,6 +123,16 @@ def test_an_id_that_cannot_be_printed_is_told_on_stderr():
         _, stderr = process.communicate(timeout=30)
     (row,) = json.loads(call("jobs", "--json"))
     assert stderr == f"hpclaunch: warning: job {row['id']} is submitted, but stdout: No space left on device\n"
+
+
+def test_a_broken_script_that_is_not_utf8_is_one_message(work):
+    """What bash says of a script's bytes is shown whatever they are, and nothing is submitted."""
+    (work / "own.sh").write_bytes(b"echo \xff )\n")
+    process = start("submit", "--script", "own.sh")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (1, "")
+    assert "syntax error" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):

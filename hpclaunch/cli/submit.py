@@ -89,12 +89,12 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> runs.Run:
     try:
         click.echo(ids[0])
     except OSError as error:
-        click.echo(f"hpclaunch: warning: job {ids[0]} is submitted, but stdout: {error.strerror}", err=True)
+        echo(f"hpclaunch: warning: job {ids[0]} is submitted, but stdout: {error.strerror}", err=True)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         run = note(plan, text, ids)
     for warning in found:
-        click.echo(f"hpclaunch: warning: {warning.message}", err=True)
+        echo(f"hpclaunch: warning: {warning.message}", err=True)
     return run
 
 

@@ -35,7 +35,7 @@ def read(path: Path, profile: Profile) -> Own:
     lines = split_lines(text)
     heredocs = set()
     if is_shell(lines[0]):
-        checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+        checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, errors="replace", check=False)
         if checked.returncode:
             raise HpclaunchError(*checked.stderr.strip().splitlines())
         heredocs = shell.read(text).heredocs
