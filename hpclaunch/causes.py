@@ -51,6 +51,8 @@ WAITS = {
     "PartitionInactive": "Its partition starts no jobs for now. Look at the site's news.",
     "BadConstraints": "No nodes fit all that it asks for together, so it will not start. "
     "Cancel it, and look at --partition, --gpus-per-node, --mem-gb and the constraints in the job script.",
+    "PartitionConfig": "It fits no node of its partition, so it will never start. "
+    "Cancel it, and look at --partition and at what it requests of a node: tasks, cores, GPUs, memory.",
     "JobHeldUser": "You, or a tool of yours, hold it. `scontrol release JOB` lets it go.",
     "JobHeldAdmin": "The site's staff, or Slurm itself, hold it; only they can release it. Write to support.",
     "launch failed requeued held": "A node failed while it was to start, and Slurm holds it now. "
@@ -66,7 +68,9 @@ WAITS = {
     "held by qhold": "You, or a tool of yours, hold it. `qrls JOB` lets it go.",
     "held by the site": "The site's staff, or PBS itself, hold it; only they can release it. Write to support.",
     "*Can Never Run*": "PBS says that it can never run: no nodes fit what it asks for. Cancel it; submit it smaller.",
-    "*Insufficient amount of*": "It waits for resources to become free. Nothing to mend.",
+    "*Insufficient amount of *(R: *": "It waits for resources to become free. Nothing to mend.",
+    "*Insufficient amount of*": "Too few nodes of the kind that it requests are free; or there are too few at all, and "
+    "then it never starts. Compare --nodes with `pbsnodes -aSj`; look at --partition.",
     "*Not enough * available*": "It waits for nodes to become free. Nothing to mend.",
     "*would cross dedicated time boundary*": "It would not end before a maintenance begins. "
     "A shorter --walltime may fit before it; else it starts afterwards.",
@@ -119,7 +123,7 @@ _CODES = {
     0: "it ended well",
     1: "an error; a Python exception ends so",
     2: "often wrong options or arguments",
-    75: "it saved and wanted to go on, but no attempts were left",
+    75: "it is not done and asks for another attempt (--max-attempts)",
     126: "the command is there but cannot be executed (chmod +x?)",
     127: "command not found: is its module loaded, its environment activated (--module, --venv)?",
 }
@@ -184,7 +188,11 @@ HINTS = {
     r"|DistNetworkError|collective operation timeout|connection (closed|reset) by (remote )?peer": _NCCL,
     r"(?i)due to time limit|job killed: walltime": "The walltime was used up: --walltime, or --max-attempts to go on",
     r"No such file or directory": "A path is wrong. Relative ones start at the folder the job was submitted from",
-    r"\bKilled\b|signal 9\b|SIGKILL": _RAM,
+    r"attempts are used up": "The job was not done after its last attempt: submit it with more --max-attempts",
+    # What srun says of tasks that it killed itself is no sign of a full memory.
+    r"^(?!srun: ).*(\bKilled\b|signal 9\b|SIGKILL)": _RAM,
+    r"(Application|Task) launch .*failed": "Slurm could not start the program on a node, which may be down. That is "
+    "not your program's fault: submit it again; --directive=--exclude=NODE avoids the node",
 }
 
 

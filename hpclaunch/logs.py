@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -73,7 +74,7 @@ class _Log:
 
 def _text(line: bytes) -> str:
     """Return a line as a terminal would show it in the end, after a progress bar has written over itself."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
 
 
 @dataclass
@@ -184,8 +185,10 @@ def own_output(run: Run) -> Path | None:
     """Return the file that the scheduler wrote for the job itself, where it is there.
 
     Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end, NAME.oNUMBER.INDEX in an array, the last
-    attempt's; both in the folder of submission.
+    attempt's; both in the folder of submission. A script of the user's own may name another file.
     """
+    if _foreign(run) and (named := _named_output(run)) is not None:
+        return named
     if run.scheduler == "local":
         found = run.path.glob("job.out")
     elif run.scheduler == "pbs":
@@ -196,6 +199,35 @@ def own_output(run: Run) -> Path | None:
     else:
         found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
     return next(iter(sorted(found)), None)
+
+
+def _named_output(run: Run) -> Path | None:
+    """Return the file that the script names with --output or -o, if it is there."""
+    from hpclaunch.script import directives
+
+    if run.scheduler not in directives.PREFIX or not (run.path / "job.sh").is_file():
+        return None
+    lines = (run.path / "job.sh").read_text(errors="surrogateescape").split("\n")
+    option = directives.read(lines, run.scheduler, set()).last("output", "o")
+    if option is None:
+        return None
+    if run.scheduler == "pbs":
+        path = run.path.parent.parent / option.value.rpartition(":")[2]  # HOST:PATH
+        path = path / f"{run.id}.OU" if path.is_dir() else path
+    else:
+        array, _, index = run.id.partition("_")
+        known = {"j": run.id, "A": array, "a": index, "x": run.job_name, "%": "%"}
+        name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), option.value)
+        path = run.path.parent.parent / name
+    return path if path.is_file() else None
+
+
+def delivered(run: Run) -> int | None:
+    """Return a number for the output that PBS delivered, which it does at the end of a job; None until then."""
+    output = own_output(run) if run.scheduler == "pbs" else None
+    with suppress(OSError):
+        return output.stat().st_ino if output else None
+    return None
 
 
 def tail(path: Path, count: int) -> list[str]:

@@ -7,10 +7,12 @@ still counts when the folder was moved.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -140,24 +142,38 @@ def register(run: Run) -> None:
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     number = max([time.time_ns(), *(_number(path) + 1 for path in _files()[:1])])
-    name = f"{number}-{quote(run.site, safe='')}-{quote(run.id, safe='')}.json"
-    write_whole(folder / name, msgspec.json.encode(run))
+    names = "-".join(quote(name, safe="", errors="surrogateescape") for name in (run.site, run.id))
+    write_whole(folder / f"{number}-{names}.json", _encode(run))
 
 
-def record(run: Run, script: str, plan: object) -> None:
-    """Fill the run folder and register the run.
+def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> None:
+    """Fill the run folder and register a run that is submitted; a file that cannot be written is a warning."""
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: _fill(run, script, plan),
+        lambda: note_attempts(run.path, further),
+        lambda: register(run),
+    )
+    for write in steps:
+        try:
+            write()
+        except OSError as error:
+            where = error.filename or run.folder
+            warnings.warn(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}", stacklevel=2)
+        except SchedulerError as error:
+            warnings.warn(str(error), stacklevel=2)
 
-    Raises SchedulerError where the disk is full, say; the job is submitted all the same, and the message has its id.
-    """
-    try:
-        run.path.mkdir(parents=True, exist_ok=True)
-        write_whole(run.path / "job.sh", script.encode(errors="surrogateescape"))
-        write_whole(run.path / "run.json", msgspec.json.encode(run))
-        write_whole(run.path / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=2))
-        register(run)
-    except OSError as error:
-        where = error.filename or run.folder
-        raise SchedulerError(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}") from None
+
+def _fill(run: Run, script: str, plan: object) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_whole(run.path / "job.sh", script.encode(errors="surrogateescape"))
+    write_whole(run.path / "run.json", _encode(run))
+    write_whole(run.path / "plan.json", _encode(plan, indent=2))
+
+
+def _encode(value: object, indent: int | None = None) -> bytes:
+    """Return JSON that keeps paths and words which are not UTF-8: Python's surrogates are escaped in it."""
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=indent)
+    return text.encode(errors="backslashreplace")
 
 
 def note_attempts(folder: Path, ids: Sequence[str]) -> None:
@@ -217,6 +233,8 @@ def _moved(name: str) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Run)
-    except (OSError, msgspec.DecodeError):
+        run = msgspec.convert(json.loads(path.read_bytes()), Run)
+        "".join(map(str, msgspec.structs.astuple(run))).encode(errors="surrogateescape")  # else no name of a file
+        return run
+    except (OSError, ValueError, msgspec.ValidationError):
         return None

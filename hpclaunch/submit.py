@@ -1,4 +1,4 @@
-"""From a plan to a run, and whom to blame where the scheduler refuses."""
+"""From a plan to a run, and which option to look at where the scheduler refuses."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ if TYPE_CHECKING:  # submitit imports this module in every job of its own
 
 
 def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
-    """Submit `script` through the site's submitit executor, from the current folder.
+    """Submit a finished script from the current folder, fill its run folder and register it.
 
-    Raises SchedulerError, with the profile's key that led there, where the scheduler refuses; then nothing is left.
+    Raises SchedulerError where the scheduler refuses; then nothing is left.
     """
-    from hpclaunch.executors import script_executor
-
-    return script_executor(plan).submit_script(script, after).run
+    return note(plan, script, hand_over(plan, script, after))
 
 
-def submit_script(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
-    """Submit a finished script, fill its run folder and register it: what the executors do in submitit's place."""
+def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = "") -> list[str]:
+    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it.
+
+    `name` is the job's where the script has none. Raises SchedulerError, with the option to look at.
+    """
     try:
-        job_id, *further = hand_over(plan, script, after)
+        if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
+            from hpclaunch.schedulers import pbs
+
+            return pbs.submit_all(script, plan.max_attempts, Path(runs.FOLDER).absolute(), after)
+        return [schedulers.scheduler(plan.site.scheduler).submit(script, after, name)]
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
-    run = run_of(plan, job_id)
-    runs.record(run, script, plan)
-    runs.note_attempts(run.path, further)
+
+
+def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
+    """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
+    run = run_of(plan, ids[0])
+    runs.record(run, script, plan, ids[1:])
     return run
-
-
-def hand_over(plan: Plan, script: str, after: Sequence[str] = ()) -> list[str]:
-    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it."""
-    if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
-        from hpclaunch.schedulers import pbs
-
-        return pbs.submit_all(script, plan.max_attempts, Path(runs.FOLDER).absolute(), after)
-    return [schedulers.scheduler(plan.site.scheduler).submit(script, after)]
 
 
 def run_of(plan: Plan, job_id: str) -> Run:
@@ -82,6 +81,13 @@ _BLAME_PBS = {
 }
 # What sbatch says, and the key of the profile or option to look at.
 _BLAME = {
+    # Both come with "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)".
+    "submitjob": ("partitions.{partition}.qos", "--qos and the number of your jobs (hpclaunch jobs)"),
+    "maxwall": ("partitions.{partition}.walltime, qos", "--walltime and --qos"),
+    "accounting/qos policy": ("partitions.{partition}.qos", "--qos and the sizes"),
+    # Slurm 22.05 says "Requested node configuration is not available" after either.
+    "memory": ("partitions.{partition}.mem_gb_per_node", "--mem-gb"),
+    "cpu count": ("partitions.{partition}.cores_per_node", "--cpus-per-task and --tasks-per-node"),
     "account": ("account", "--account"),
     "qos": ("partitions.{partition}.qos", "--qos"),
     "node configuration": ("partitions.{partition}.gpus_per_node, cores_per_node, directives", "the sizes"),
@@ -89,7 +95,6 @@ _BLAME = {
     "feature": ("partitions.{partition}.directives", "--partition"),
     "gres": ("partitions.{partition}.gpus_per_node", "--gpus-per-node"),
     "time limit": ("partitions.{partition}.walltime, qos", "--walltime"),
-    "memory": ("partitions.{partition}.mem_gb_per_node", "--mem-gb"),
 }
 
 

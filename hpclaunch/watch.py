@@ -1,4 +1,7 @@
-"""When runs have ended, with few questions to the scheduler: the job script leaves its exit code in the run folder."""
+"""When runs have ended, with few questions to the scheduler.
+
+The job script leaves its exit code in the run folder, and PBS delivers a job's output at its end.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.logs import delivered
 from hpclaunch.runs import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
 
@@ -23,7 +27,7 @@ NOT_KNOWN = 2  # answers in a row that know nothing of a run
 
 @dataclass
 class _End:
-    """An exit code in a run folder: when it was written, when it was seen, and how often one asked since."""
+    """A sign of a run's end: which one, when it was seen, and how often one asked since."""
 
     written: int
     seen: float
@@ -75,7 +79,7 @@ class Watch:
             return not self._open
         self._looked = now
         for key, run in self._open.items():
-            written = run.exit_written
+            written = run.exit_written or delivered(run)
             if written is None:
                 self._ends.pop(key, None)
             elif key not in self._ends or self._ends[key].written != written:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 import time
@@ -10,7 +12,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from hpclaunch import logs
+from hpclaunch import logs, runs
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.fold import fold
 from hpclaunch.runs import Run
@@ -88,7 +90,7 @@ def test_one_rank_alone_has_no_labels(run):
 def test_progress_bars_junk_and_cut_lines_are_readable(run):
     """Of a progress bar the last state is shown, bytes that are no text do no harm, the end needs no newline."""
     write(run, 0, b"\r 10%\r 99%\r100%\n\xff\xfe\x00junk\nwindows\r\n\n 1%\r 2%")
-    assert read(run) == ["[0] 100%", "[0] \ufffd\ufffd\0junk", "[0] windows", "[0] ", "[0]  2%"]
+    assert read(run) == ["[0] 100%", "[0] \udcff\udcfe\0junk", "[0] windows", "[0] ", "[0]  2%"]
 
 
 def test_lines_without_end_are_cut(run):
@@ -191,3 +193,52 @@ def test_own_output_is_found_by_the_jobs_id(run, scheduler, job_id, name):
     for other in (name, name.replace("12", "112"), "train.o1"):
         (top / other).write_text("")
     assert logs.own_output(msgspec.structs.replace(run, scheduler=scheduler, id=job_id)) == top / name
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "job_id", "directive", "name"),
+    [
+        ("slurm", "12", "#SBATCH --output=log/%x.%6j", "log/t.000012"),
+        ("slurm", "12_3", "#SBATCH -o %A/%a-100%%", "12/3-100%"),
+        ("pbs", "12.gadi-pbs", "#PBS -j oe -o log/mine", "log/mine"),
+        ("pbs", "12.gadi-pbs", "#PBS -o login1:log/", "log/12.gadi-pbs.OU"),
+    ],
+)
+def test_own_output_is_where_a_script_of_ones_own_puts_it(run, scheduler, job_id, directive, name):
+    """The file that the script names for its output is read, once it is there."""
+    run = msgspec.structs.replace(run, scheduler=scheduler, id=job_id)
+    (run.path / "job.sh").write_text(f"#!/bin/bash\n{directive}\necho hi\n")
+    output = run.path.parent.parent / name
+    output.parent.mkdir()
+    assert read(run) == []
+    output.write_text("hi\n")
+    assert read(run) == ["[job] hi"]
+
+
+NASTY = b"\x1b]0;title\x07 \x1b[31mred\x1b[0m \x1b[2J\xc2\x9b2J \xe2\x80\xae \xff \ttab\n"
+SPELLED = r"[0] \x1b]0;title\x07 red \x1b[2J\x9b2J \u202e " + "\ufffd \ttab"
+
+
+def test_a_terminal_gets_no_control_characters_and_a_pipe_every_byte(run, monkeypatch, tmp_path):
+    """Escape sequences in logs and names are spelled on a terminal; a pipe gets the bytes that the rank wrote."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    runs.register(msgspec.structs.replace(run, scheduler="local", job_name="a\x1b[2Jb\nc"))
+    write(run, 0, NASTY)
+    (run.path / "failed").write_text("7 rank-0.log rank 0 on n\x1b[2J1\n")
+    (run.path / "exit").write_text("7\n")
+    command = [sys.executable, "-m", "hpclaunch"]
+    assert subprocess.run([*command, "logs", "12"], capture_output=True, check=True).stdout == b"[0] " + NASTY
+    shown = {name: on_terminal(*command, name, "12") for name in ("logs", "why", "status")}
+    assert shown["logs"] == f"{SPELLED}\n"
+    assert SPELLED.removeprefix("[0]") in shown["why"]
+    assert "rank 0 on n\\x1b[2J1 exited with 7" in shown["why"]
+    assert "a\\x1b[2Jb\\nc" in shown["status"]
+
+
+def on_terminal(*words: str) -> str:
+    """Return what a command writes to a terminal."""
+    master, slave = pty.openpty()
+    subprocess.run(words, stdout=slave, check=True)
+    os.close(slave)
+    with os.fdopen(master, "rb") as file:
+        return file.read1(65536).decode().replace("\r\n", "\n")

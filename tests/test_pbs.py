@@ -61,6 +61,31 @@ def test_wait_gives_the_jobs_exit_code(qsub):
     assert process.returncode == 6
 
 
+def test_the_end_of_a_script_of_ones_own_is_seen_at_once(qsub, work):
+    """At a site that is asked every ten minutes `--wait` sees the output come, which is when the job has ended."""
+    qsub()
+    script = "#!/bin/bash\n#PBS -P ab12\n#PBS -q gpuvolta\n#PBS -l ncpus=96\n#PBS -l ngpus=8\nsleep 2\nexit 4\n"
+    (work / "own:1.sh").write_text(script)
+    job = submit("--site", "gadi-slow", "--script", "own:1.sh", "--wait", code=4, seconds=40)
+    row = state(job)
+    assert [row[key] for key in ("job_name", "partition", "nodes", "tasks_per_node")] == ["own_1.sh", "gpuvolta", 2, 1]
+    assert list(work.glob("own_1.sh.o*"))
+    (work / "named.sh").write_text("#!/bin/bash\n#PBS -N mine -q normal -P ab12 -l ncpus=1\ntrue\n")
+    assert state(submit("--site", "gadi-slow", "--script", "named.sh"))["job_name"] == "mine"
+
+
+def test_a_command_and_a_folder_that_are_not_utf8(qsub, work, monkeypatch):
+    """Any byte may stand in a command's word and in the folder's name; nothing fails once PBS has the job."""
+    qsub()
+    folder = work / os.fsdecode(b"a\xff")
+    folder.mkdir()
+    (folder / "site_profiles").symlink_to(work / "site_profiles")
+    monkeypatch.chdir(folder)
+    job = submit(*GADI, "--wait", "--", "printf", os.fsdecode(b"\xff\n"))
+    assert (folder / "hpclaunch-runs" / job / "rank-0.log").read_bytes() == b"\xff\n"
+    assert (state(job)["word"], state(job)["folder"]) == ("COMPLETED", str(folder / "hpclaunch-runs" / job))
+
+
 def test_cancel(qsub):
     """A cancelled job ends at once, says who did it, and cancelling it again is no mistake."""
     qsub()
@@ -186,12 +211,13 @@ def test_where_jobs_may_not_submit_all_attempts_are_submitted_at_once(qsub, work
     wait_until(lambda: state(other.id)["word"] == "RUNNING")
     call("cancel", other.id)
     wait_until(lambda: state(other.id)["word"] == "CANCELLED")
+    assert state(other.id)["reason"].startswith("CANCELLED by ")
     time.sleep(2)
     assert not (other.path / "rank-0.log").exists()
 
 
 def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
-    """Where the second qsub is refused, the first job is deleted again and nothing is left."""
+    """Where a further qsub is refused, the jobs before it are deleted, or named if that fails too."""
     qsub()
     real = next(Path(folder, "qsub") for folder in os.environ["PATH"].split(":") if Path(folder, "qsub").exists())
     (work / "bin").mkdir()
@@ -203,6 +229,12 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
         submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), IN_TWO.replace("sleep 1", "sleep 100"))
     wait_until(lambda: processes_with(f"PBS_O_WORKDIR={work}") == [])
     assert runs.newest_first() == []
+    (work / "bin" / "qdel").write_text("#!/bin/sh\necho qdel: cannot connect to server >&2\nexit 111\n")
+    (work / "bin" / "qdel").chmod(0o755)
+    with pytest.raises(
+        SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
+    ):
+        submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), "#PBS -l ncpus=1 -q normal\ntrue\n")
 
 
 def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypatch):

@@ -144,6 +144,24 @@ def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
             "Can Never Run: Not enough total nodes available",
             "it can never run",
         ),
+        (
+            {
+                "job_state": "Q",
+                "comment": "Not Running: Insufficient amount of resource: mem (R: 800gb A: 382gb T: 382gb)",
+            },
+            PENDING,
+            "Not Running: Insufficient amount of resource: mem (R: 800gb A: 382gb T: 382gb)",
+            "it can never run",
+        ),
+        (
+            {
+                "job_state": "Q",
+                "comment": "Not Running: Insufficient amount of resource: job_tags (gpuvolta != normal)",
+            },
+            PENDING,
+            "Not Running: Insufficient amount of resource: job_tags (gpuvolta != normal)",
+            "or there are too few at all, and then it never starts",
+        ),
         ({"job_state": "Q", "run_count": 1}, REQUEUED, "", "waits to start again"),
         ({"job_state": "H", "Hold_Types": "u"}, PENDING, "held by qhold", "`qrls 92.gadi-pbs`"),
         ({"job_state": "H", "Hold_Types": "so"}, PENDING, "held by the site", "Write to support"),
@@ -165,6 +183,25 @@ def test_what_a_job_does(answers, run, job, word, reason, said):
     state = state_of(run)
     assert (state.word, state.reason) == (word, reason)
     assert said in explain(run, state)[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "goes_on", "word", "reason"),
+    [
+        (ended(271, 91, f"{BEGAN} and terminated by alice"), False, CANCELLED, "CANCELLED by alice"),
+        (ended(0, 92), False, COMPLETED, ""),
+        (ended(7), False, FAILED, ""),
+        (ended(75), True, CANCELLED, ""),
+    ],
+)
+def test_a_run_whose_waiting_attempts_were_deleted_ends_as_it_ran(answers, run, first, goes_on, word, reason):
+    """Of attempts submitted together the one that ran counts, unless it was to go on in one that was deleted."""
+    (run.path / "attempts").write_text("93.gadi-pbs\n94.gadi-pbs\n")
+    if goes_on:
+        (run.path / "attempt-2").touch()
+    deleted = ended(None, 91, "Not Running: and terminated")
+    answers({run.id: first, "93.gadi-pbs": deleted, "94.gadi-pbs": deleted})
+    assert (state_of(run).word, state_of(run).reason) == (word, reason)
 
 
 def test_hosts_are_told_once_each(answers, run):

@@ -125,18 +125,78 @@ def test_registry_survives_what_is_no_entry():
     (folder / "1-local-x.json").write_text('{"id": "x", ')
     (folder / "2-local-y.json").write_text("")
     (folder / ".3.new").write_text("{")
+    entry = {"id": "\ud800", "site": "s", "scheduler": "local", "job_name": "j", "folder": "/none", "submitted": 0}
+    (folder / "4-local-z.json").write_text(json.dumps(entry))
     assert [row["id"] for row in json.loads(call("jobs", "--json"))] == [job]
 
 
-def test_full_disk_is_one_message_with_the_job_id(work, monkeypatch):
-    """Where the registry cannot be written the person is told, with the id of the job that is submitted."""
+def test_a_registry_that_cannot_be_written_is_a_warning(work, monkeypatch):
+    """The id is printed all the same, `--wait` goes on, and the job is known by its id in the folder of submission."""
     (work / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(work / "file"))
-    process = start("submit", "--quiet", "--", "true")
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert "is submitted, but" in stderr
+    process = start("submit", "--quiet", "--wait", "--", "sh", "-c", "exit 7")
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 7
+    assert (
+        stderr == f"hpclaunch: warning: job {stdout.strip()} is submitted, but {work}/file/hpclaunch/runs cannot be "
+        "written: Not a directory\n"
+    )
+    assert word(stdout.strip()) == "FAILED"
+
+
+def test_an_id_that_cannot_be_printed_is_told_on_stderr():
+    """With a full disk behind stdout the job is registered, and the warning has its id."""
+    with Path("/dev/full").open("w") as full:
+        process = start("submit", "--quiet", "--", "true", stdout=full)
+        _, stderr = process.communicate(timeout=30)
+    (row,) = json.loads(call("jobs", "--json"))
+    assert stderr == f"hpclaunch: warning: job {row['id']} is submitted, but stdout: No space left on device\n"
+
+
+def test_a_broken_script_that_is_not_utf8_is_one_message(work):
+    """What bash says of a script's bytes is shown whatever they are, and nothing is submitted."""
+    (work / "own.sh").write_bytes(b"echo \xff )\n")
+    process = start("submit", "--script", "own.sh")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (1, "")
+    assert "syntax error" in stderr
     assert "Traceback" not in stderr
+
+
+def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
+    """Any byte may stand in a command's word and in the folder's name; the job is found again by both."""
+    folder = work / os.fsdecode(b"a\xff")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    job = submit("--wait", "--", "printf", os.fsdecode(b"\xff\n"))
+    assert (folder / "hpclaunch-runs" / job / "rank-0.log").read_bytes() == b"\xff\n"
+    row = state(job)
+    assert (row["word"], row["folder"]) == ("COMPLETED", str(folder / "hpclaunch-runs" / job))
+    assert runs.find([job])[0].path.is_dir()
+
+
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+@pytest.mark.parametrize(
+    ("reason", "option"),
+    [
+        ("QOSMaxSubmitJobPerUserLimit", "--qos and the number of your jobs (hpclaunch jobs)"),
+        ("AssocMaxSubmitJobLimit", "--qos and the number of your jobs (hpclaunch jobs)"),
+        ("QOSMaxWallDurationPerJobLimit", "--walltime and --qos"),
+        ("QOSMaxNodePerJobLimit", "--qos and the sizes"),
+    ],
+)
+def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason, option):
+    """What sbatch refuses for a limit (its words of 22.05) names the option that the limit is about."""
+    words = f"sbatch: error: {reason}\nsbatch: error: Batch job submission failed: {POLICY}"
+    (work / "sbatch").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\ncat >/dev/null\nexit 1\n")
+    (work / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
+    process = start("submit", "--quiet", "--site", "jean-zay", "-A", "abc@v100", "--", "true")
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (3, "")
+    assert f"hpclaunch: look at {option}, or at partitions." in stderr
 
 
 def test_no_file_is_left_half_written(tmp_path, monkeypatch):

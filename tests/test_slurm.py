@@ -127,6 +127,7 @@ def test_cancel_leaves_no_process(work, launcher):
         (("-A", "nope@v100"), "Invalid account", "look at --account"),
         (("--directive=--qos=nope",), "Invalid qos", "partitions.v100.qos"),
         (("--directive=--gres=gpu:5",), "node configuration is not available", "partitions.v100.gpus_per_node"),
+        (("--directive=--mem=999G",), "Memory specification can not be satisfied", "look at --mem-gb"),
         (("--directive=--frobnicate",), "unrecognized option", ""),
     ],
 )
@@ -203,6 +204,30 @@ def test_a_script_of_ones_own_is_checked_and_submitted(work):
     (work / "broken.sh").write_text("#!/bin/bash\nif\n")
     process = start("submit", "--script", "broken.sh")
     assert "syntax error" in process.communicate(timeout=60)[1]
+
+
+def test_a_script_of_ones_own_is_recorded_as_what_it_asks_for(work):
+    """Name, size and partition are the script's own, in `jobs` as in Slurm; without a name it is its file's."""
+    head = "#!/bin/bash\n#SBATCH --account=abc@v100\n#SBATCH --output=/dev/null\n"
+    (work / "own job.sh").write_text(f"{head}#SBATCH -p gpu_p13 -N 2\n#SBATCH --ntasks-per-node=3\ntrue\n")
+    (work / "named.sh").write_text(f"{head}#SBATCH -J mine --hold\ntrue\n")
+    job, named = submit("--script", "own job.sh"), submit("--script", "named.sh")
+    row, other = state(job), state(named)
+    assert [row[key] for key in ("job_name", "partition", "nodes", "tasks_per_node")] == ["own_job.sh", "gpu_p13", 2, 3]
+    assert [other[key] for key in ("job_name", "partition", "nodes", "tasks_per_node")] == ["mine", "v100", 1, 1]
+    names = [subprocess.check_output(["squeue", "-ho%j", "-tall", f"-j{i}"], text=True) for i in (job, named)]
+    assert names == ["own_job.sh\n", "mine\n"]
+
+
+def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
+    """Any byte may stand in a command's word and in the folder's name; nothing fails once Slurm has the job."""
+    folder = work / os.fsdecode(b"a\xff")
+    folder.mkdir()
+    (folder / "site_profiles").symlink_to(work / "site_profiles")
+    monkeypatch.chdir(folder)
+    job = submit("--tasks-per-node", "1", "--wait", "--", "printf", os.fsdecode(b"\xff\n"))
+    assert (folder / "hpclaunch-runs" / job / "rank-0.log").read_bytes() == b"\xff\n"
+    assert (state(job)["word"], state(job)["folder"]) == ("COMPLETED", str(folder / "hpclaunch-runs" / job))
 
 
 def test_after_waits_for_success():

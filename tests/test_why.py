@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 
+import msgspec
 import pytest
 
 from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
@@ -131,6 +133,7 @@ def test_exit_codes_in_words(code, words):
         ("ReqNodeNotAvail,_Reserved_for_maintenance", "before a maintenance begins"),
         ("PartitionTimeLimit", "shorter --walltime"),
         ("BadConstraints", "No nodes fit"),
+        ("PartitionConfig", "fits no node of its partition, so it will never start"),
         ("JobHeldUser", "`scontrol release 1234`"),
         ("JobHeldAdmin", "Write to support"),
         ("(launch_failed_requeued_held)", "A node failed while it was to start"),
@@ -145,6 +148,89 @@ def test_why_a_job_waits(run, reason, words):
     assert lines[0] == f"1234 (jean-zay, train) PENDING{f': {reason}' if reason else ''}"
     assert words in lines[1]
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize(("scheduler", "name"), [("slurm", "Slurm"), ("pbs", "PBS")])
+def test_when_a_job_is_expected_to_start(run, scheduler, name):
+    """The scheduler's own forecast stands below the reason, in the reader's time."""
+    run = msgspec.structs.replace(run, scheduler=scheduler)
+    when = time.mktime((2026, 11, 21, 14, 3, 0, 0, 0, -1))
+    assert explain(run, State(PENDING, "Resources", expected_start=when))[2:] == [
+        f"{name} expects it to start at 2026-11-21 14:03."
+    ]
+
+
+def test_a_dead_node_is_no_exception_of_the_program(run):
+    """A node that the job script lost is named with what it means, and no exit code is explained."""
+    fail(run, 1, "-", who="node gpu2, which is silent")
+    output(run, "hpclaunch: first failure: node gpu2, which is silent, exit code 1")
+    lines = explain(run, State(FAILED, "", 1))
+    assert lines[:2] == [
+        "1234 (jean-zay, train) FAILED: node gpu2 is silent",
+        "Likely a node died. That is not your program's fault: submit it again, or use --max-attempts.",
+    ]
+    assert "xception" not in "".join(lines)
+    slurm = explain(run, State(FAILED, "NODE_FAIL", 1))
+    assert "xception" not in "".join(slurm)
+    assert slurm[0].endswith("FAILED: a node died")
+
+
+def test_a_frozen_node_is_no_contradiction(run):
+    """While the scheduler still lists a job as running whose script has ended, that is what is said."""
+    fail(run, 1, "-", who="node gpu2, which is silent")
+    lines = explain(run, State(RUNNING, hosts="gpu1,gpu2"))
+    assert lines[0].endswith("RUNNING: node gpu2 is silent")
+    assert lines[1].startswith("Its job script is about to end.")
+    (run.path / "exit").write_text("1\n")
+    assert explain(run, State(RUNNING))[1].startswith("Its job script has ended.")
+
+
+@pytest.mark.parametrize("code", [75, 143, 271])
+def test_a_cancelled_job_has_no_other_cause(run, code):
+    """What a rank left with after somebody cancelled the job is not explained as a failure."""
+    fail(run, code if code < 256 else 143, "rank-0.log", "saved")
+    assert explain(run, State(CANCELLED, f"CANCELLED by {os.getuid()}", code)) == [
+        "1234 (jean-zay, train) CANCELLED: it was cancelled by you",
+        f"The scheduler's word is CANCELLED by {os.getuid()}: it was cancelled by you.",
+    ]
+    fail(run, 7, "rank-3.log", "no data here")
+    assert "The first to fail: rank 3 on r7i3n0 exited with 7." in explain(run, State(CANCELLED, "", code))
+
+
+def test_why_a_job_did_not_go_on(run):
+    """Whether attempts were left is said by the job itself: all used up, or the next one could not be submitted."""
+    alone = explain(run, State(FAILED, "", 75))
+    assert alone[1] == "Exit code 75: it is not done and asks for another attempt (--max-attempts)."
+    output(run, "hpclaunch: not done, and 2 attempts are used up")
+    assert explain(run, State(FAILED, "", 75))[-1].startswith("Likely: The job was not done after its last attempt")
+    output(run, "qsub: Resource temporarily unavailable")
+    fail(run, 75, "-", who="the next attempt, which could not be submitted")
+    lines = explain(run, State(FAILED, "", 75))
+    assert lines[0].endswith("FAILED: the next attempt could not be submitted")
+    assert "Exit code" not in "".join(lines)
+    assert lines[-1] == "    qsub: Resource temporarily unavailable"
+
+
+def test_a_step_that_could_not_be_launched_is_no_full_memory(run):
+    """Srun's own "Killed" about tasks that it never started is not taken for a lack of memory."""
+    output(
+        run,
+        "srun: error: Task launch for StepId=12.0 failed on node r7i3n0: Communication connection failure",
+        "srun: error: Application launch failed: Communication connection failure",
+        "srun: Job step aborted: Waiting up to 12 seconds for job step to finish.",
+        "srun: error: r6i4n0: task 0: Killed",
+    )
+    assert explain(run, State(FAILED, "", 137))[-1].startswith("Likely: Slurm could not start the program on a node")
+
+
+@pytest.mark.parametrize("log", ["../secret", "/etc/passwd", "link.log", "pipe.log"])
+def test_only_files_of_the_run_folder_are_shown(run, log):
+    """A note of the first failure that leads out of the run folder, or to no file at all, shows nothing of it."""
+    (run.path.parent / "secret").write_text("root:x:0\n")
+    (run.path / "link.log").symlink_to("/etc/passwd")
+    os.mkfifo(run.path / "pipe.log")
+    (run.path / "failed").write_text(f"7 {log} rank 0 on n1\n")
+    assert "root:" not in "\n".join(explain(run, State(FAILED, "", 7)))
 
 
 def test_walltime_used_up(run):

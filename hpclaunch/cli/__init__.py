@@ -15,6 +15,7 @@ from typing import Any  # noqa: E402
 import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
+from hpclaunch.cli.echo import echo  # noqa: E402
 from hpclaunch.errors import HpclaunchError  # noqa: E402
 
 # Each command and where it is; a command's module is imported when it is called.
@@ -58,7 +59,7 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except HpclaunchError as error:
             for line in str(error).splitlines():
-                click.echo(f"hpclaunch: {line}", err=True)
+                echo(f"hpclaunch: {line}", err=True)
             ctx.exit(error.exit_code)
         except (BrokenPipeError, FileExistsError):
             raise  # click's, and a bug

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from hpclaunch import runs, schedulers
+from hpclaunch.cli.echo import echo
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
@@ -48,9 +49,7 @@ def _show(chosen: Sequence[Run], as_json: bool) -> None:
         size = f"{run.nodes} x {run.tasks_per_node}"
         ended = f" exit code {state.exit_code}" if state.exit_code else ""
         reason = f" ({state.reason})" if state.reason else ""
-        click.echo(
-            f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{ended}{reason}"
-        )
+        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{ended}{reason}")
     raise SystemExit(code)
 
 
@@ -88,7 +87,7 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
     (run,) = runs.find([job] if job else [])
     lines = logs.follow(run, rank, Watch([run]).look, err) if follow else logs.read(run, rank, err)
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 @click.command("wait")
@@ -127,7 +126,7 @@ def why_command(job: str | None) -> None:
     (run,) = runs.find([job] if job else [])
     states, code = _ask([run])
     for line in why.explain(run, states[run.site, run.id]):
-        click.echo(line)
+        echo(line)
     raise SystemExit(code)
 
 

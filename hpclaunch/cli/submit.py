@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hpclaunch import paths, runs
+from hpclaunch.cli.echo import echo
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
@@ -41,16 +42,19 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     from hpclaunch.render import Cache, render
 
-    # What a script of a person's own asks for is not read, so no price of it can be refused.
+    # What a script of the user's own costs is not known, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     request, profile = planned_request(ctx, values)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
-    plan = make_plan(profile, request)
+    name = ""
     if script is not None:
+        from hpclaunch.script import own
+
         if request.command or request.workload:
             raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
-        text = _checked(script, plan.site.scheduler)
+        text, plan, name = own.read(script, profile)
     else:
+        plan = make_plan(profile, request)
         text = render(plan, Cache(paths.user_cache()))
         talk(plan, quiet)
     if dry_run:
@@ -64,10 +68,7 @@ def submit_command(
         if not quiet and price.at_terminal():
             price.tell_grant(plan)
         price.confirm(plan, yes)
-    from hpclaunch.submit import submit
-
-    run = submit(plan, text, before)
-    click.echo(run.id)
+    run = _submit(plan, text, before, name)
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
 
@@ -76,8 +77,25 @@ def submit_command(
             from hpclaunch.watch import Watch
 
             for line in logs.follow(run, None, ended=Watch([run]).look):
-                click.echo(line, err=True)
+                echo(line, err=True)
         raise SystemExit(wait([run])[0])
+
+
+def _submit(plan: Plan, text: str, before: list[str], name: str) -> runs.Run:
+    """Submit and print the id before anything else; what fails after the scheduler's answer is a warning."""
+    from hpclaunch.submit import hand_over, note
+
+    ids = hand_over(plan, text, before, name)
+    try:
+        click.echo(ids[0])
+    except OSError as error:
+        echo(f"hpclaunch: warning: job {ids[0]} is submitted, but stdout: {error.strerror}", err=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run = note(plan, text, ids)
+    for warning in found:
+        echo(f"hpclaunch: warning: {warning.message}", err=True)
+    return run
 
 
 def _tell_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
@@ -101,26 +119,3 @@ def _last_attempt(run: runs.Run) -> str:
             )
         return run.further_ids[-1]
     return run.id
-
-
-def _checked(path: Path, scheduler: str) -> str:
-    """Return the text of a script of a person's own. Raises HpclaunchError where bash or the scheduler would balk."""
-    from hpclaunch.script import directives, shell
-    from hpclaunch.script.examine import is_shell, split_lines
-
-    try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
-    lines = split_lines(text)
-    heredocs = set()
-    if is_shell(lines[0]):
-        checked = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
-        if checked.returncode:
-            raise HpclaunchError(*checked.stderr.strip().splitlines())
-        heredocs = shell.read(text).heredocs
-    own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
-    remarks = directives.read(lines, own, heredocs).remarks if own else []
-    if late := [f"{path}:{one.line}: a directive that is {one.message}" for one in remarks if one.check == "late"]:
-        raise HpclaunchError(*late)
-    return text

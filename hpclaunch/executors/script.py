@@ -16,8 +16,8 @@ from submitit.core import core, utils
 
 from hpclaunch import runs, schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
-from hpclaunch.runs import UNKNOWN, Run, State, record
-from hpclaunch.submit import run_of, submit_script
+from hpclaunch.runs import UNKNOWN, Run, State
+from hpclaunch.submit import note, submit
 from hpclaunch.watch import Watch
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
@@ -161,12 +161,10 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
         """Submit a finished script; the job has no result, but a state, logs and cancel()."""
-        return self._job(submit_script(self.plan, script, after))
+        return self._job(submit(self.plan, script, after))
 
     def _made(self, job_id: str, script: str) -> ScriptJob:
-        run = run_of(self.plan, job_id)
-        record(run, script, self.plan)
-        return self._job(run)
+        return self._job(note(self.plan, script, [job_id]))
 
     def _job(self, run: Run) -> ScriptJob:
         self.job_class.watcher.add(run)

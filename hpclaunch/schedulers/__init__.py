@@ -21,10 +21,10 @@ SCHEDULERS = {
 class Scheduler(Protocol):
     """The commands of one scheduler; a module with these three functions."""
 
-    def submit(self, script: str, after: Sequence[str]) -> str:
+    def submit(self, script: str, after: Sequence[str], name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
 
-        Raises SchedulerError with the scheduler's own words.
+        `name` is the job's where the script has none. Raises SchedulerError with the scheduler's own words.
         """
 
     def states(self, runs: Sequence[Run]) -> dict[str, State]:

@@ -34,7 +34,7 @@ def new_id() -> str:
     return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-def submit(script: str, after: Sequence[str] = ()) -> str:
+def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # noqa: ARG001 - names are the registry's
     """Start the script in the background, in a new run folder below the current one."""
     job_id = new_id()
     folder = Path(FOLDER, job_id).absolute()
@@ -102,7 +102,7 @@ def _elsewhere(folder: Path) -> State | None:
 def _alive(folder: Path) -> State | None:
     try:
         pid = int((folder / "pid").read_text())
-        if str(folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if os.fsencode(folder) not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return None
     except (OSError, ValueError):
         return None

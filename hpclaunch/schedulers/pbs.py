@@ -43,13 +43,15 @@ KILLED = {
 }
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
+NEVER_RAN = "deleted before it ran"
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
 USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two where one of the ids is such
 
 
-def submit(script: str, after: Sequence[str] = ()) -> str:
+def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
     """Submit the script through qsub's stdin, so that no file is left where it is refused."""
-    return _qsub(script, *(["-W", f"depend=afterok:{':'.join(after)}"] if after else []))
+    options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+    return _qsub(script, *options, *(["-N", name] if name else []))
 
 
 def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
@@ -64,14 +66,17 @@ def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> st
 def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
     """Submit a job and its further attempts, each after the one before; return their ids. `runs` has the run folders.
 
-    Raises SchedulerError where one is refused; then none is left.
+    Raises SchedulerError if one is refused; then none is left, or the message has the ids of those that are.
     """
     ids = [submit(script, after)]
     try:
         for attempt in range(2, attempts + 1):
             ids.append(submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
-    except SchedulerError:
-        delete(ids[::-1])
+    except SchedulerError as error:
+        try:
+            delete(ids[::-1])
+        except SchedulerError as left:
+            raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
         raise
     return ids
 
@@ -155,6 +160,9 @@ def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
     """Return the state of a run from those of its attempts."""
     known = [found[job_id] for job_id in ids if job_id in found]
     ended = [state for state in known if state.ended]
+    ran = [state for state in ended if state.reason != NEVER_RAN]
+    if 0 < len(ran) < len(ended):  # the attempts that waited were deleted; did the run need them?
+        ended = [State(CANCELLED)] if _goes_on(run, len(ran) + 1) else ran
     if running := next((state for state in known if state.word == RUNNING), None):
         return running
     code = run.exit_code
@@ -227,7 +235,7 @@ def _end(job_id: str, job: Mapping[str, Any], hosts: str) -> State:
     status, substate = job.get("Exit_status"), job.get("substate")
     if status is None:
         unmet = substate == WENT_WELL and not job.get("comment")
-        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else "deleted before it ran")
+        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else NEVER_RAN)
     if status in KILLED:
         word, reason = KILLED[status]
     elif substate == DELETED:

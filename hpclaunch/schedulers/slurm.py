@@ -39,9 +39,10 @@ MAY_GO_ON = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}  # sacct's word for seconds 
 OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
 
 
-def submit(script: str, after: Sequence[str] = ()) -> str:
+def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
     """Submit the script through sbatch's stdin, so that no file is left where it is refused."""
     options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
+    options += [f"--job-name={name}"] if name else []
     answer = call(["sbatch", "--parsable", *options], stdin=script).strip()
     job_id = answer.split(";")[0]  # ID;CLUSTER where there are several
     if not job_id:
