@@ -81,6 +81,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warn_signal: str = "USR1"
     run_id: str | None = None
     warnings: list[str] = []
+    foreign: list[str] = []  # the profile's files that are not shipped ones
 
     @property
     def world_size(self) -> int:
@@ -252,6 +253,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
             attempts=max_attempts,
         ),
         max_attempts=max_attempts,
+        foreign=profile.foreign,
         warn_seconds=walltime.parse(request.warn_before or site.warn_before),
     )
 

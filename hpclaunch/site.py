@@ -239,6 +239,11 @@ class Profile(Struct, frozen=True):
     layers: list[Document]
     site: Site
 
+    @property
+    def foreign(self) -> list[str]:
+        """Name the files that are not shipped ones."""
+        return [paths.shown(layer.path) for layer in self.layers if not paths.is_shipped(layer.path)]
+
     def where(self, key: Key) -> str:
         """Return FILE:LINE of `key`, or of the nearest above it, "" where none is."""
         return place_of(self.layers, key)

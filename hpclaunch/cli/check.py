@@ -12,6 +12,7 @@ import msgspec
 from hpclaunch.checks import Finding
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.errors import printable
 from hpclaunch.plan import Plan, consider
 
 
@@ -61,7 +62,7 @@ def report(plan: Plan | None, findings: list[Finding], as_json: bool) -> None:
         click.echo(json.dumps({"refused": bool(refused), "findings": found, "plan": table}, indent=2))
     else:
         for finding in refused + warned:
-            click.echo(f"{'refused' if finding.refuses else 'warning'}  {finding}")
+            click.echo(f"{'refused' if finding.refuses else 'warning'}  {printable(str(finding))}")
         if plan:
             for name, value in rows(plan):
                 if value:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from hpclaunch import paths
+from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import planned_request, request_options
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -29,13 +30,12 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """
     from hpclaunch.doctor import Patient, examine
     from hpclaunch.plan import make_plan
-    from hpclaunch.render import Cache, render
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""
     try:
         plan = make_plan(profile, request)
-        script = render(plan, Cache(paths.user_cache()))
+        script = rendered(plan)
     except HpclaunchError as error:
         plan, refusal = None, " ".join(str(error).split())
     findings = examine(
@@ -46,10 +46,12 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     else:
         width = max(len(finding.probe) for finding in findings)
         for finding in findings:
-            verdict = click.style(f"{finding.verdict:<7}", fg=_COLOURS[finding.verdict])
-            click.echo(f"{verdict}  {finding.probe:<{width}}  {finding.found}")
+            verdict = f"{finding.verdict:<7}"
+            if not os.environ.get("NO_COLOR"):  # https://no-color.org
+                verdict = click.style(verdict, fg=_COLOURS[finding.verdict])
+            click.echo(f"{verdict}  {finding.probe:<{width}}  {printable(finding.found)}")
             if finding.remedy and finding.verdict != "ok":
-                click.echo(f"{'':7}  {'':{width}}  -> {finding.remedy}")
+                click.echo(f"{'':7}  {'':{width}}  -> {printable(finding.remedy)}")
     if any(finding.out_of_reach for finding in findings):
         raise SystemExit(SchedulerError.exit_code)
     raise SystemExit(1 if any(finding.verdict == "problem" for finding in findings) else 0)

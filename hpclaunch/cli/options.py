@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hpclaunch import paths, site
+from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.request import Request, make_request
 from hpclaunch.yamlfile import Document, convert
@@ -226,7 +227,7 @@ def planned_request(
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
     values["site"] = values["site"] or site_of_this_host()
-    profile = site.load(values["site"])
+    profile = load_site(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
     return followed(profile.site, _request(ctx, values, mistaken)), profile
@@ -278,7 +279,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     name = values["site"] or _matching_host()
     if name is None or site.load(name).site.scheduler != scheduler:
         name = scheduler
-    return _request(ctx, {**values, "site": name}), site.load(name)
+    return _request(ctx, {**values, "site": name}), load_site(name)
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

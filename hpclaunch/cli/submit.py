@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from hpclaunch import paths, runs
+from hpclaunch import runs
+from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
@@ -39,8 +40,6 @@ def submit_command(
     **values: Any,
 ) -> None:
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
-    from hpclaunch.render import Cache, render
-
     # What a script of a person's own asks for is not read, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     request, profile = planned_request(ctx, values)
@@ -51,7 +50,7 @@ def submit_command(
             raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
         text = _checked(script, plan.site.scheduler)
     else:
-        text = render(plan, Cache(paths.user_cache()))
+        text = rendered(plan)
         talk(plan, quiet)
     if dry_run:
         click.echo(text, nl=False)
