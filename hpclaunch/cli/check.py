@@ -43,7 +43,7 @@ def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json
     if plan and sys.stderr and sys.stderr.isatty():
         from hpclaunch.cli.price import tell_grant
 
-        tell_grant(plan)
+        tell_grant(plan, profile)
     words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + findings, as_json)
 

@@ -9,13 +9,17 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
-from hpclaunch.cli.foreign import rendered
+from hpclaunch import paths
+from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.cli.options import config_file, planned_request, request_options
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_CONFIG = ParameterSource.DEFAULT_MAP
+_RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
 @click.command("doctor", context_settings=CONTEXT)
@@ -25,21 +29,34 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Examine this machine, and what a job with these options needs: scheduler, account, python, folders.
 
-    It submits nothing. It runs the job's lines of environment here: modules, venv, setup. Run it in the folder from
-    which you submit. The exit code is 0 without a problem, 1 with one, 3 where the scheduler is out of reach.
+    It submits nothing. It runs the job's lines of environment here: modules, venv, setup; but none that a file of the
+    current folder names. Run it in the folder from which you submit. The exit code is 0 without a problem, 1 with one,
+    3 where the scheduler is out of reach.
     """
     from hpclaunch.doctor import Patient, examine
     from hpclaunch.plan import make_plan
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""
+    files = [layer.path for layer in profile.layers]
+    if (config := config_file()) and any(ctx.get_parameter_source(name) is _CONFIG for name in _RUN):
+        files.append(config)
     try:
         plan = make_plan(profile, request)
-        script = rendered(plan)
+        script, templates = rendered_from(plan)
+        files += templates
     except HpclaunchError as error:
         plan, refusal = None, " ".join(str(error).split())
     findings = examine(
-        Patient(profile=profile, request=request, plan=plan, script=script, refusal=refusal, folder=Path.cwd())
+        Patient(
+            profile=profile,
+            request=request,
+            plan=plan,
+            script=script,
+            refusal=refusal,
+            folder=Path.cwd(),
+            strange=[paths.shown(file) for file in files if not paths.is_trusted(file)],
+        )
     )
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -27,8 +28,13 @@ def load_site(name: str) -> site.Profile:
 
 def rendered(plan: Plan) -> str:
     """Render the job script, and announce the templates that are not shipped ones."""
+    return rendered_from(plan)[0]
+
+
+def rendered_from(plan: Plan) -> tuple[str, list[Path]]:
+    """Do as `rendered`, and return those templates too."""
     from hpclaunch.render import Cache, fill, noted
 
     script, templates = fill(plan, Cache(paths.user_cache()))
     announce(map(paths.shown, templates))
-    return noted(script, plan, templates)
+    return noted(script, plan, templates), templates

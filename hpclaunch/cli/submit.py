@@ -61,7 +61,7 @@ def submit_command(
         from hpclaunch.cli import price
 
         if not quiet and price.at_terminal():
-            price.tell_grant(plan)
+            price.tell_grant(plan, profile)
         price.confirm(plan, yes)
     from hpclaunch.submit import submit
 
