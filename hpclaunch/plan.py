@@ -93,6 +93,10 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Name the bundled workload that the command runs, None where the command is the person's own."""
         return None if self.request.command else self.request.workload or _MNIST
 
+    def hidden(self) -> Plan:
+        """Return the plan without the secret values of the request, to show or to keep."""
+        return structs.replace(self, request=self.request.hidden())
+
     @property
     def walltime(self) -> str:
         """Return the walltime as HH:MM:SS."""
@@ -111,7 +115,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def host_variables(self) -> list[str]:
         """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
-        asked = self.request.env.keys() | self.site.env.keys()
+        asked = {*self.request.env, *self.request.pass_env, *self.site.env}
         return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -34,13 +35,17 @@ def submit_script(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
     run = run_of(plan, job_id)
-    runs.record(run, script, plan)
+    runs.record(run, script, plan.hidden())
     runs.note_attempts(run.path, further)
     return run
 
 
 def hand_over(plan: Plan, script: str, after: Sequence[str] = ()) -> list[str]:
-    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it."""
+    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it.
+
+    Raises RequestError for a variable to pass on that is not set here.
+    """
+    plan.request.check_passed(os.environ)
     if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
         from hpclaunch.schedulers import pbs
 

@@ -72,7 +72,7 @@ def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _script(plan: Plan) -> str:
-    return rendered(plan)
+    return rendered(plan.hidden())
 
 
 def _tables(columns: Sequence[Column]) -> Iterator[str]:

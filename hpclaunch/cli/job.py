@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import launch_options, launch_request, planned_request, request_options
 from hpclaunch.errors import HpclaunchError, printable
 from hpclaunch.plan import Plan, make_plan
+from hpclaunch.runs import write_whole
 
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
@@ -47,16 +49,27 @@ def render_command(
     script = rendered(plan)
     talk(plan, quiet)
     if output is not None:
+        private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
         try:
-            output.write_text(script, encoding="utf-8", errors="surrogateescape")
+            _write(output, script.encode(errors="surrogateescape"), private)
         except OSError as error:
             raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
     if explain:
         from hpclaunch.cli.explain import show
+        from hpclaunch.render import render
 
-        show(ctx, plan, profile, script, as_json)
+        plan = plan.hidden()
+        show(ctx, plan, profile, render(plan), as_json)
     elif output is None:
         click.echo(script, nl=False)
+
+
+def _write(path: Path, content: bytes, private: bool) -> None:
+    """Write a script; a `private` one is its owner's alone from the beginning, also in place of another's file."""
+    if private and (path.is_file() or not path.exists()):
+        write_whole(path.resolve(), content)
+    else:
+        path.write_bytes(content)
 
 
 @click.command("run", context_settings=CONTEXT)

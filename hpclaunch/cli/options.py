@@ -31,8 +31,8 @@ class _Setting(_Line):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
-        if "=" not in text:
-            self.fail(f"{text!r} has no value: write NAME=VALUE", param, ctx)
+        if "=" not in text and not (text.isascii() and text.isidentifier()):
+            self.fail(f"{text!r} is no variable's name: write NAME=VALUE, or NAME to pass its value on", param, ctx)
         return text
 
 
@@ -106,7 +106,13 @@ _OPTIONS = dict(
         ),
         _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
         _option("--venv", help="Python environment to activate."),
-        _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
+        _option(
+            "--env",
+            multiple=True,
+            type=_Setting(),
+            metavar="NAME[=VALUE]",
+            help="Variable to set; NAME alone passes on the value that it has where the job is submitted (repeatable).",
+        ),
         _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
         _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
         _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
@@ -209,6 +215,8 @@ def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
     if "env" in values:
         values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+    if passed := values.pop("pass_env", None):
+        values["env"] = [*values.get("env", ()), *passed]
     return values | {name: [values[name]] for name in several if name in values}
 
 
@@ -252,7 +260,8 @@ def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[st
         values["workload"] = None
     elif nearer(ctx, "workload", "command"):
         values["command"] = None
-    values["env"] = dict(setting.split("=", 1) for setting in values["env"])
+    values["pass_env"] = [setting for setting in values["env"] if "=" not in setting]
+    values["env"] = dict(setting.split("=", 1) for setting in values["env"] if "=" in setting)
     return make_request({**values, "command": list(values["command"] or ())}, mistaken)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import uuid
@@ -160,7 +161,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _made(self, job_id: str, script: str) -> ScriptJob:
         run = run_of(self.plan, job_id)
-        record(run, script, self.plan)
+        record(run, script, self.plan.hidden())
         return self._job(run)
 
     def _job(self, run: Run) -> ScriptJob:
@@ -172,6 +173,7 @@ class ScriptExecutor(core.PicklingExecutor):
         from hpclaunch.render import render
 
         request = self.plan.request
+        request.check_passed(os.environ)
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch", "HPCLAUNCH_NODES": str(self.plan.nodes)}
         plan = structs.replace(
             self._with_directives(count),
