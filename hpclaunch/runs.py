@@ -8,6 +8,7 @@ still counts when the folder was moved.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -153,10 +154,13 @@ def note_attempts(folder: Path, ids: Sequence[str]) -> None:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; what is no run's file is left aside."""
+    """Return the registered runs, the newest first; what is no run's file is named on stderr and left aside."""
     folder = paths.user_state() / "runs"
-    files = sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.name.split("-")[0]), reverse=True)
-    return list(filter(None, map(read, files)))
+    files = sorted(folder.glob("[0-9]*.json"), key=lambda path: path.name.split("-")[0].zfill(32), reverse=True)
+    found = {path: read(path) for path in files}
+    for path in (path for path, run in found.items() if run is None):
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: no run's file, left aside\n")
+    return list(filter(None, found.values()))
 
 
 def find(names: Iterable[str]) -> list[Run]:
@@ -191,6 +195,6 @@ def _moved(name: str) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Run)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=Run) if path.is_file() else None
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
