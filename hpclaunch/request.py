@@ -19,7 +19,8 @@ JobName = Annotated[
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
-_NOT_SAID = ("command", "links", "max_cost", "confirm_above")  # whatever price is allowed, the script is the same
+# Whatever price is allowed, and wherever it is made, the script is the same.
+_NOT_SAID = ("command", "links", "cores", "max_cost", "confirm_above")
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +54,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     workload: Word | None = None
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[Text] = []
+    cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
     links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
 
     def command_line(self) -> str:

@@ -238,7 +238,7 @@ def planned_request(
     profile = load_site(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return followed(profile.site, _request(ctx, values, mistaken)), profile
+    return followed(profile.site, _request(ctx, values, mistaken), here), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
