@@ -32,6 +32,9 @@ class SchedulerError(HpclaunchError):
     exit_code = 3
 
 
+NOT_SHIPPED = "not shipped with hpclaunch:"  # profiles and templates that may be a cloned repository's
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean X?)` for the nearest known word, the whole list if none is near."""
     from difflib import get_close_matches
@@ -39,6 +42,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = get_close_matches(word, known, n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(known) or 'none'})"
+
+
+def printable(text: str) -> str:
+    """Return `text` with control and escape characters spelled as Python does; newline, tab and wide blanks stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t\xa0\u2009\u202f" else repr(c)[1:-1] for c in text)
 
 
 def counted(number: int, word: str) -> str:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import structs
 
+from hpclaunch import paths
 from hpclaunch.request import Request
 from hpclaunch.site import Site
 from hpclaunch.storage import as_named, named_by
 
 
-def followed(site: Site, request: Request) -> Request:
+def followed(site: Site, request: Request, here: bool = False) -> Request:
     """Return the request with its links, and with the file systems that they lead to among its --storage.
 
     So the script's first lines, given on another machine, make the same script. Where the site wants to know no paths,
-    none is looked up.
+    none is looked up. Where the job runs `here`, as at the site `local` it does, the cores of this machine count.
     """
+    if here or site.scheduler == "local":
+        request = structs.replace(request, cores=len(os.sched_getaffinity(0)))
     if site.scheduler == "local" or not (site.storage_roots or site.home_gb):
         return request
     links = dict(_links(site, request))
@@ -30,7 +34,7 @@ def followed(site: Site, request: Request) -> Request:
 
 def _links(site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Yield each path of a request that leads to a file system that must be named, or into the home folder as ~."""
-    home = Path.home().resolve()
+    home = paths.home().resolve()
     for word in _paths(request):
         try:
             path = Path(word).expanduser()
@@ -39,7 +43,7 @@ def _links(site: Site, request: Request) -> Iterator[tuple[str, str]]:
             continue
         if real != home and real.is_relative_to(home):
             yield word, f"~/{real.relative_to(home)}"
-        elif str(real) != word and (named_by(site, None, [str(real)]) or path.is_relative_to(Path.home())):
+        elif str(real) != word and (named_by(site, None, [str(real)]) or path.is_relative_to(paths.home())):
             yield word, str(real)
 
 

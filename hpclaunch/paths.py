@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
+KINDS = ("site_profiles", "templates")
 # The programs that come along.
 WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
 # What a workload imports from its own folder, and a copy of it needs beside it.
@@ -18,19 +20,37 @@ def shipped(kind: str) -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / kind
 
 
+def home() -> Path:
+    """Return the home folder; one that does not exist if neither HOME nor the passwd file names one."""
+    with suppress(RuntimeError):
+        if (found := Path.home()).is_absolute():
+            return found
+    return Path("/nonexistent")
+
+
+def _user(variable: str, below: str) -> Path:
+    """Return our folder in an XDG base directory; that specification ignores a relative one."""
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else home() / below) / "hpclaunch"
+
+
 def user_config() -> Path:
-    """Return the person's config folder (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hpclaunch"
+    """Return the user's config folder (XDG base directory specification)."""
+    return _user("XDG_CONFIG_HOME", ".config")
 
 
 def user_cache() -> Path:
-    """Return the person's cache folder (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpclaunch"
+    """Return the user's cache folder (XDG base directory specification)."""
+    return _user("XDG_CACHE_HOME", ".cache")
 
 
 def user_state() -> Path:
-    """Return the person's state folder (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "hpclaunch"
+    """Return the user's state folder (XDG base directory specification)."""
+    return _user("XDG_STATE_HOME", ".local/state")
+
+
+def _extra() -> list[Path]:
+    return [Path(part) for part in os.environ.get("HPCLAUNCH_PATH", "").split(os.pathsep) if part]
 
 
 def search_path(kind: str) -> list[Path]:
@@ -38,22 +58,39 @@ def search_path(kind: str) -> list[Path]:
 
     A folder of $HPCLAUNCH_PATH holds them in a subfolder of that name, or directly.
     """
-    extra = [Path(part) for part in os.environ.get("HPCLAUNCH_PATH", "").split(os.pathsep) if part]
-    folders = [Path(kind), *(f for part in extra for f in (part / kind, part)), user_config() / kind, shipped(kind)]
-    return list(dict.fromkeys(folders))
+    extra = (folder for part in _extra() for folder in (part / kind, part))
+    return list(dict.fromkeys([Path(kind), *extra, user_config() / kind, shipped(kind)]))
+
+
+def is_shipped(path: Path) -> bool:
+    """Tell whether a profile or a template came with hpclaunch."""
+    return any(path.resolve().is_relative_to(shipped(kind).resolve()) for kind in KINDS)
+
+
+def is_trusted(path: Path) -> bool:
+    """Tell whether commands that a profile or a template names may be run: see docs/trust.md.
+
+    It is a shipped one, in the user's config folder, or in a folder of $HPCLAUNCH_PATH outside of the current one.
+    """
+    names = {Path(os.path.abspath(path)), path.resolve()}  # noqa: PTH100 - links in the config folder are the user's
+    if is_shipped(path) or any(name.is_relative_to(user_config()) for name in names):
+        return True
+    if any(name.is_relative_to(Path.cwd()) for name in names):
+        return False
+    return any(name.is_relative_to(folder.resolve()) for name in names for folder in _extra())
 
 
 def shown(path: Path | str) -> str:
     """Name a file as briefly as it can be found: a shipped one by its name, others from here or from ~."""
     full = Path.cwd() / path
     full = full.parent.resolve() / full.name
-    for kind in ("site_profiles", "templates"):
+    for kind in KINDS:
         if full.is_relative_to(root := shipped(kind).resolve()):
             return str(full.relative_to(root))
     names = [str(full)]
     if full.is_relative_to(here := Path.cwd().resolve()):
         below = str(full.relative_to(here))
         names.append(below if "/" in below else f"./{below}")  # a plain name is a shipped file's
-    if full.is_relative_to(home := Path.home().resolve()):
-        names.append(f"~/{full.relative_to(home)}")
+    if full.is_relative_to(own := home().resolve()):
+        names.append(f"~/{full.relative_to(own)}")
     return min(names, key=len)

@@ -81,6 +81,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warn_signal: str = "USR1"
     run_id: str | None = None
     warnings: list[str] = []
+    foreign: list[str] = []  # the profile's files that are not shipped ones
 
     @property
     def world_size(self) -> int:
@@ -91,6 +92,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     def workload(self) -> str | None:
         """Name the bundled workload that the command runs, None where the command is the person's own."""
         return None if self.request.command else self.request.workload or _MNIST
+
+    def hidden(self) -> Plan:
+        """Return the plan without the secret values of the request, to show or to keep."""
+        return structs.replace(self, request=self.request.hidden())
 
     @property
     def walltime(self) -> str:
@@ -110,7 +115,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def host_variables(self) -> list[str]:
         """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
-        asked = self.request.env.keys() | self.site.env.keys()
+        asked = {*self.request.env, *self.request.pass_env, *self.site.env}
         return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
 
     @property
@@ -252,6 +257,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
             attempts=max_attempts,
         ),
         max_attempts=max_attempts,
+        foreign=profile.foreign,
         warn_seconds=walltime.parse(request.warn_before or site.warn_before),
     )
 

@@ -1,9 +1,12 @@
 """The request: what a person asked for, nothing filled in; the options, the config file and the provenance line."""
 
+import re
 import shlex
+from collections.abc import Container
 from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError, convert
+from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
 from hpclaunch.site import Count, Launcher, Line, Price, Record, Variable, Word
@@ -14,7 +17,10 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
-_NOT_SAID = ("command", "links", "max_cost", "confirm_above")  # whatever price is allowed, the script is the same
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
+_HIDDEN = "(hidden)"
+# Whatever price is allowed, and wherever it is made, the script is the same.
+_NOT_SAID = ("command", "links", "cores", "max_cost", "confirm_above")
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,6 +43,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     setup: list[Line] = []
     venv: Line | None = None
     env: dict[Variable, Text] = {}
+    pass_env: Annotated[list[Variable], Meta(description="Variables passed on from where the job is submitted.")] = []
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
@@ -47,6 +54,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     workload: Word | None = None
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[Text] = []
+    cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
     links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
 
     def command_line(self) -> str:
@@ -57,12 +65,23 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
             if name in _NOT_SAID or value is None:
                 continue
             if isinstance(value, dict):
-                value = [f"{key}={text}" for key, text in value.items()]
+                value = [key if _SECRET.search(key) else f"{key}={text}" for key, text in value.items()]
             for item in value if isinstance(value, list) else [value]:
-                words += [f"--{name.replace('_', '-')}", str(item)]
+                words += [f"--{'env' if name == 'pass_env' else name.replace('_', '-')}", str(item)]
         if self.command:
             words += ["--", *self.command]
         return " ".join(map(quote, words))
+
+    def hidden(self) -> "Request":
+        """Return the request without the values of variables whose names say that they are secret."""
+        return replace(self, env={key: _HIDDEN if _SECRET.search(key) else text for key, text in self.env.items()})
+
+    def check_passed(self, environment: Container[str]) -> None:
+        """Raise RequestError for each variable that is to be passed on and is not in `environment`."""
+        if missing := [name for name in self.pass_env if name not in environment]:
+            raise RequestError(
+                *(f"--env {name}: not set here; export {name} first, or give --env {name}=VALUE" for name in missing)
+            )
 
 
 def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:

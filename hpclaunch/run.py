@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs import FOLDER
+from hpclaunch.runs import FOLDER, write_whole
 
 
 def run(script: str, job_id: str, **variables: str) -> NoReturn:
@@ -19,7 +19,7 @@ def run(script: str, job_id: str, **variables: str) -> NoReturn:
     path = Path(FOLDER, job_id, "job.sh")
     try:
         path.parent.mkdir(parents=True)
-        path.write_text(script, encoding="utf-8", errors="surrogateescape")
+        write_whole(path, script.encode(errors="surrogateescape"))  # its owner's alone: there may be keys in it
     except OSError as error:
         raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
     sys.stdout.flush()

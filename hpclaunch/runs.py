@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -188,8 +189,11 @@ def note_attempts(folder: Path, ids: Sequence[str]) -> None:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; what is no run's file is left aside."""
-    return list(filter(None, map(read, _files())))
+    """Return the registered runs, the newest first; what is no run's file is named on stderr and left aside."""
+    found = {path: read(path) for path in _files()}
+    for path in (path for path, run in found.items() if run is None):
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: no run's file, left aside\n")
+    return list(filter(None, found.values()))
 
 
 def _files() -> list[Path]:
@@ -198,7 +202,7 @@ def _files() -> list[Path]:
 
 def _number(path: Path) -> int:
     digits = path.name.split("-")[0]
-    return int(digits) if digits.isdecimal() else 0
+    return int(digits[:32]) if digits.isdecimal() else 0
 
 
 def find(names: Iterable[str]) -> list[Run]:
@@ -233,8 +237,10 @@ def _moved(name: str) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
-        run = msgspec.convert(json.loads(path.read_bytes()), Run)
-        "".join(map(str, msgspec.structs.astuple(run))).encode(errors="surrogateescape")  # else no name of a file
+        run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
+        "".join(map(str, msgspec.structs.astuple(run) if run else ())).encode(
+            errors="surrogateescape"
+        )  # else no name of a file
         return run
-    except (OSError, ValueError, msgspec.ValidationError):
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None

@@ -11,6 +11,8 @@ from hpclaunch.errors import did_you_mean
 from hpclaunch.site import Partition, Qos, Site
 from hpclaunch.yamlfile import Key
 
+_MOST_REPEATS = 3  # the time of a search grows by the length of a line to the power of these and one
+
 
 def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
     """Yield each mistake: the key, and what is wrong with it."""
@@ -66,11 +68,19 @@ def _charge_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
 
 
 def _no_pattern(text: str) -> str | None:
-    """Say why `text` is no regular expression, None where it is one."""
+    """Say why `text` is no regular expression, or one that may take for ever; None where it is fine."""
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         return f"no regular expression: {error}"
+    plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text)
+    while group := re.search(r"\((?:\?[:=!<>A-Za-z-]*)?([^()]*)\)([*+{]?)", plain):
+        repeats = re.search(r"[*+?|{]", group[1])
+        if repeats and group[2]:
+            return f"a repeat of what repeats or has a choice, {group[0]}, may take for ever; write it without"
+        plain = plain[: group.start()] + ("x*" if repeats else "x") + group[2] + plain[group.end() :]
+    if len(re.findall(r"[*+]|\{\d*,", plain)) > _MOST_REPEATS:
+        return f"more than {_MOST_REPEATS} repeats may take for ever; write it with fewer"
     return None
 
 

@@ -1,6 +1,7 @@
 """The site profile: a machine and its rules as people write them in YAML, and where it is found."""
 
 import datetime
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -15,7 +16,14 @@ from hpclaunch.yamlfile import Document, Key, convert, locate, place_of
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
 Price = Annotated[float, Meta(ge=0, lt=1e12)]
-Line = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", extra={"rule": "one line of text"})]
+# One line, and nothing by which a terminal changes what it shows: no control characters, no change of direction.
+Line = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+$(?!\n)",
+        extra={"rule": "one line of text"},
+    ),
+]
 Word = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
 ]
@@ -125,6 +133,10 @@ class RefusedDirective(Record, frozen=True, kw_only=True):
     pattern: Annotated[Line, Meta(description="A regular expression, searched in what follows #PBS or #SBATCH.")]
     why: Annotated[Line, Meta(description="What is wrong with it, and what would be right.")]
     warns: Annotated[bool, Meta(description="Warns and does not refuse.")] = False
+
+    def fits(self, directive: str) -> bool:
+        """Tell whether this is about `directive`, whose first 200 characters count: a pattern may be slow."""
+        return re.search(self.pattern, directive[:200]) is not None
 
 
 class Site(Record, frozen=True, kw_only=True):
@@ -238,6 +250,11 @@ class Profile(Struct, frozen=True):
     name: str
     layers: list[Document]
     site: Site
+
+    @property
+    def foreign(self) -> list[str]:
+        """Name the files that are not shipped ones."""
+        return [paths.shown(layer.path) for layer in self.layers if not paths.is_shipped(layer.path)]
 
     def where(self, key: Key) -> str:
         """Return FILE:LINE of `key`, or of the nearest above it, "" where none is."""

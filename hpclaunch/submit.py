@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -28,8 +29,10 @@ def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
 def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = "") -> list[str]:
     """Submit a script; return the job's id, and its further attempts' where these must be submitted with it.
 
-    `name` is the job's where the script has none. Raises SchedulerError, with the option to look at.
+    `name` is the job's where the script has none. Raises SchedulerError, with the option to look at, and RequestError
+    for a variable to pass on that is not set here.
     """
+    plan.request.check_passed(os.environ)
     try:
         if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
             from hpclaunch.schedulers import pbs
@@ -43,7 +46,7 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
 def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
     run = run_of(plan, ids[0])
-    runs.record(run, script, plan, ids[1:])
+    runs.record(run, script, plan.hidden(), ids[1:])
     return run
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 Key = tuple[str | int, ...]
 
 _SEXAGESIMAL = re.compile(r"\d+(:[0-5]?\d)+")
+# What a file may make of memory and time; the largest shipped profile has 14 KB, 1,500 values and 5 levels.
+_MOST_BYTES, _MOST_VALUES, _MOST_LEVELS, _MOST_CHARACTERS, _MOST_MISTAKES = 1_000_000, 20_000, 50, 10_000, 50
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -31,6 +34,38 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):  # !!bool x, 2026-99-99, a number too long to read
+            tag = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{_shown(node.value)} cannot be read as {tag}; put it into quotes", node.start_mark
+            ) from None
+
+
+def _check_size(text: str) -> None:
+    """Raise MarkedYAMLError where the text is nested too deeply, or it or its aliases and merges make too much."""
+    sizes: dict[str | None, int] = {}
+    open_ones: list[tuple[str | None, int]] = [(None, 0)]  # anchor and size of what has begun
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_ones.append((event.anchor, 1))
+        elif isinstance(event, (yaml.CollectionEndEvent, yaml.NodeEvent)):
+            anchor, size = (event.anchor, 1) if isinstance(event, yaml.NodeEvent) else open_ones.pop()
+            if isinstance(event, yaml.AliasEvent):
+                size = sizes.get(anchor, _MOST_VALUES + 1)  # inside of its own anchor it would have no end
+            else:
+                sizes[anchor] = size
+            open_ones[-1] = (open_ones[-1][0], open_ones[-1][1] + size)
+        mark: Any = event.start_mark
+        if len(open_ones) > _MOST_LEVELS + 1:
+            raise yaml.MarkedYAMLError(None, None, f"nested in more than {_MOST_LEVELS} levels", mark)
+        if open_ones[-1][1] > _MOST_VALUES:
+            raise yaml.MarkedYAMLError(None, None, f"more than {_MOST_VALUES:,} values, aliases counted", mark)
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _MOST_CHARACTERS:
+            raise yaml.MarkedYAMLError(None, None, f"a value of more than {_MOST_CHARACTERS:,} characters", mark)
+
 
 class Document(msgspec.Struct, frozen=True, dict=True):
     """One YAML file whose top level is a mapping, and the way from a key to its line."""
@@ -43,7 +78,13 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def read(cls, path: Path) -> Document:
         """Read `path`. Raises ProfileError where it cannot be read, is no YAML, or is no mapping."""
         try:
-            text = path.read_text(encoding="utf-8")
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise ProfileError(f"{path}: no regular file")
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise ProfileError(f"{path}: larger than {_MOST_BYTES:,} bytes: that is no profile and no config file")
+            text = content.decode()
         except OSError as error:
             raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
@@ -54,6 +95,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def parse(cls, path: Path, text: str) -> Document:
         """Take `text` for what is in `path`. Raises ProfileError where it is no YAML, or no mapping."""
         try:
+            _check_size(text)
             data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -116,8 +158,9 @@ def convert(layers: list[Document], model: type[T]) -> T:
         made: T | None = msgspec.convert(data, model)
         found = []
     except msgspec.ValidationError:
-        found = list(mistakes(data, model))
-        made = _convert_without(data, [key for key, _ in found], model)
+        found = list(islice(mistakes(data, model), _MOST_MISTAKES))
+        many = len(found) == _MOST_MISTAKES
+        made = None if many else _convert_without(data, [key for key, _ in found], model)
     if made is not None and (check := getattr(made, "mistakes", None)):
         found.extend(check())
     if made is None or found:
@@ -215,5 +258,8 @@ def _leaf(value: Any, model: Any, key: Key) -> Iterator[tuple[Key, str]]:
 
 
 def _shown(value: Any) -> str:
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python prints no number of more than 4300 digits
+        text = "a number of thousands of digits"
     return repr(text if len(text) <= 60 else text[:57] + "...")

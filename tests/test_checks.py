@@ -56,6 +56,7 @@ CASES = [
     ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
     ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
     ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "the others idle", {"tasks_per_node": 2}),
+    ("ranks", J, REFUSES, {"cores": 2, "nodes": 5}, "20 asked, all on this machine, whose 2", {"cores": 2, "nodes": 4}),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),

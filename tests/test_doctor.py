@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpclaunch import doctor
+from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
 
 LOCAL = ("doctor", "--site", "local")
@@ -232,12 +232,14 @@ def test_no_python_in_the_environment(examined):
 def test_data_is_looked_for(examined, work):
     """The profile's datasets and the command's paths are looked for, in the job's environment."""
     (work / "data").mkdir()
-    (work / "mine.yaml").write_text(
+    folder = paths.user_config() / "site_profiles"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
         "extends: local\ntitle: Mine\ndatasets: {MNIST_DIR: $STORE/mnist, HERE_DIR: '${STORE}'}\n"
     )
     (work / "train.py").touch()
     words = ("--setup", f"export STORE={work}/data", "--", sys.executable, "train.py", "--data=/none/such")
-    found = examined("--site", "./mine.yaml", *words, code=0)["data"]
+    found = examined("--site", "mine", *words, code=0)["data"]
     assert [(verdict, text) for verdict, text, _ in found] == [
         ("warning", f"MNIST_DIR: {work}/data/mnist is not there"),
         ("ok", f"{work}/data is there"),
@@ -302,8 +304,9 @@ def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
     assert found["own folders"][0][0] == "ok"
 
 
-def test_the_config_file_counts(examined, work):
-    """What hpclaunch.yaml says of site and setup is what is examined."""
-    (work / "hpclaunch.yaml").write_text("site: local\nsetup: ['exit 1']\nworkload: env\n")
+def test_the_config_file_counts(examined):
+    """What the user's hpclaunch.yaml says of site and setup is what is examined."""
+    paths.user_config().mkdir(parents=True)
+    (paths.user_config() / "hpclaunch.yaml").write_text("site: local\nsetup: ['exit 1']\nworkload: env\n")
     found = examined(code=1)
     assert found["environment"][0][:2] == ("problem", "its lines end with exit code 1")

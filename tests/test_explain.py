@@ -297,10 +297,10 @@ def test_template_that_works_on_its_own_output(cli, lines, work):
         '{{ "same" if m() == "olleh" else "changed" }}\n{{ m() | length }}\n'
     )
     script = cli("render", "-s", "local", "--template", "./odd.sh.j2", "--quiet", "--", "true").stdout
-    assert script == "#!/bin/bash\nhello\nsame\n5\n"
+    assert script == "#!/bin/bash\n# Not shipped with hpclaunch: ./odd.sh.j2\nhello\nsame\n5\n"
     said = lines("-s", "local", "--template", "./odd.sh.j2", "--", "true")
     assert [line["text"] for line in said] == script.splitlines()
-    assert [line["origins"][0]["where"] for line in said] == ["./odd.sh.j2:1", *["./odd.sh.j2"] * 3]
+    assert [line["origins"][0]["where"] for line in said] == ["./odd.sh.j2:1", *["./odd.sh.j2"] * 4]
 
 
 @pytest.mark.parametrize(

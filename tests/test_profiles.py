@@ -214,7 +214,7 @@ def test_sites_lists_all_and_marks_the_unusable(cli, profile):
     profile("title: 1\n", "broken")
     table = cli("sites").stdout
     assert "NCI Gadi (pbs), 15 partitions, checked" in table
-    assert "unusable: hpclaunch site check broken" in table
+    assert "broken: site_profiles/broken.yaml:" in table
     rows = {row["name"]: row for row in json.loads(cli("sites", "--json").stdout)}
     assert rows["jean-zay"]["scheduler"] == "slurm"
     assert "title: expected `str`" in rows["broken"]["error"]

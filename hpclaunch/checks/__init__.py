@@ -40,6 +40,7 @@ CHECKS: dict[str, Check] = {
     ),
     "gpus": Check(sizes.gpus, reads="gpus_per_node", options="gpus_per_node"),
     "tasks": Check(sizes.tasks, reads="gpus_per_node", options="tasks_per_node gpus_per_node", source=_NCCL),
+    "ranks": Check(sizes.ranks, options="nodes tasks_per_node", source=_REQUEST),
     "whole-nodes": Check(sizes.whole_nodes, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
     "exclusive": Check(sizes.exclusive, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
     "cpus": Check(

@@ -65,14 +65,14 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
     """Refuse directives that the profile lists as not taken."""
     for line in plan.directives:
         for i, refused in enumerate(plan.site.refused_directives):
-            if re.search(refused.pattern, line):
+            if refused.fits(line):
                 yield Found(f"{line!r}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns)
 
 
 def repeated(plan: Plan) -> Iterator[Found]:
     """Refuse a -l of what the script asks for already: PBS takes the first; warn where the last is taken."""
     for line in plan.directives[len(plan.site.directives) :]:
-        if any(re.search(refused.pattern, line) for refused in plan.site.refused_directives):
+        if any(refused.fits(line) for refused in plan.site.refused_directives):
             continue
         if plan.site.scheduler == "pbs":
             for name in re.findall(r"(?:^-l\s*|,)(\w+)[=:]", line) if line.startswith("-l") else ():

@@ -15,6 +15,8 @@ LIGHTNING_SLURM = (
     "https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
 )
 
+RANKS_PER_CORE = 8
+
 
 def gpus(plan: Plan) -> Iterator[Found]:
     """Refuse more GPUs per node than a node has, and none at all where a partition is for GPU jobs."""
@@ -51,6 +53,16 @@ def tasks(plan: Plan) -> Iterator[Found]:
             f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all",
             warns=True,
             source=LIGHTNING_SLURM,
+        )
+
+
+def ranks(plan: Plan) -> Iterator[Found]:
+    """Refuse more ranks on this machine than 8 for each of its cores: they only wait for each other."""
+    cores = plan.request.cores
+    if cores and plan.world_size > (most := RANKS_PER_CORE * cores):
+        yield Found(
+            f"{plan.world_size} asked, all on this machine, whose {counted(cores, 'core')} take {most}, "
+            f"{RANKS_PER_CORE} each; use fewer --nodes or --tasks-per-node"
         )
 
 

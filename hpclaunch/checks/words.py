@@ -145,7 +145,7 @@ def job_name(plan: Plan) -> Iterator[Found]:
 def env(plan: Plan) -> Iterator[Found]:
     """Refuse a variable that the job, its shell or the scheduler sets itself."""
     reserved = RESERVED | (RESERVED_PBS if plan.site.scheduler == "pbs" else set())
-    for name in sorted(plan.request.env.keys() | plan.site.env.keys()):
+    for name in sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env}):
         if name in reserved or name.startswith("HPCLAUNCH_"):
             yield Found(f"--env {name}: the job sets it itself, on each rank; leave it out")
         elif name in SHELLS_OWN:

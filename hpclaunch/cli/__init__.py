@@ -8,7 +8,6 @@ gc.disable()  # a command ends long before its garbage matters; the imports belo
 
 import os  # noqa: E402
 import sys  # noqa: E402
-from contextlib import suppress  # noqa: E402
 from importlib import import_module  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -16,7 +15,9 @@ import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
 from hpclaunch.cli.echo import echo  # noqa: E402
-from hpclaunch.errors import HpclaunchError  # noqa: E402
+from hpclaunch.errors import HpclaunchError, printable  # noqa: E402
+
+PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
 
 # Each command and where it is; a command's module is imported when it is called.
 COMMANDS = {
@@ -58,13 +59,15 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except HpclaunchError as error:
-            for line in str(error).splitlines():
-                echo(f"hpclaunch: {line}", err=True)
+            for line in str(error).split("\n"):
+                echo(f"hpclaunch: {printable(line)}", err=True)
             ctx.exit(error.exit_code)
-        except (BrokenPipeError, FileExistsError):
-            raise  # click's, and a bug
+        except BrokenPipeError:  # `| head -1` has read enough
+            ctx.exit(PIPE_CLOSED)
+        except FileExistsError:
+            raise  # a bug
         except OSError as error:  # no current folder, a full disk behind stdout, a name that is too long
-            click.echo(f"hpclaunch: {error.filename or 'output'}: {error.strerror}", err=True)
+            click.echo(f"hpclaunch: {printable(str(error.filename or 'output'))}: {error.strerror}", err=True)
             ctx.exit(1)
 
 
@@ -92,7 +95,12 @@ def command_line() -> None:
     try:
         main(prog_name="hpclaunch")
     except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else bool(end.code)
         for stream in filter(None, (sys.stdout, sys.stderr)):  # a daemon may have closed them
-            with suppress(OSError):  # the command has said so already
+            try:
                 stream.flush()
-        os._exit(end.code if isinstance(end.code, int) else bool(end.code))
+            except BrokenPipeError:
+                code = code or PIPE_CLOSED
+            except OSError:  # the command has said so already
+                pass
+        os._exit(code)

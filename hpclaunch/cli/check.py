@@ -12,6 +12,7 @@ import msgspec
 from hpclaunch.checks import Finding
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.errors import printable
 from hpclaunch.plan import Plan, consider
 
 
@@ -42,7 +43,7 @@ def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json
     if plan and sys.stderr and sys.stderr.isatty():
         from hpclaunch.cli.price import tell_grant
 
-        tell_grant(plan)
+        tell_grant(plan, profile)
     words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + findings, as_json)
 
@@ -61,7 +62,7 @@ def report(plan: Plan | None, findings: list[Finding], as_json: bool) -> None:
         click.echo(json.dumps({"refused": bool(refused), "findings": found, "plan": table}, indent=2))
     else:
         for finding in refused + warned:
-            click.echo(f"{'refused' if finding.refuses else 'warning'}  {finding}")
+            click.echo(f"{'refused' if finding.refuses else 'warning'}  {printable(str(finding))}")
         if plan:
             for name, value in rows(plan):
                 if value:

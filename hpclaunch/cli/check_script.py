@@ -8,7 +8,8 @@ from typing import Any
 import click
 import msgspec
 
-from hpclaunch import paths, site
+from hpclaunch import site
+from hpclaunch.cli.foreign import announce, rendered
 from hpclaunch.errors import HpclaunchError, RequestError
 from hpclaunch.plan import Plan, consider
 from hpclaunch.script.choose import guess
@@ -39,6 +40,7 @@ def check_script(
 
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
+    announce(profile.foreign)
     report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), followed)
     if report.request is not None and "force" in typed:
         typed = {**typed, "force": report.request.force}  # without the traps that only a script has
@@ -164,10 +166,8 @@ def _render(plan: Plan, result: Rewrite) -> str | None:
     """Return the script; a shell that cannot read it is told of, and there is none."""
     import subprocess
 
-    from hpclaunch.render import Cache, render
-
     try:
-        script = render(plan, Cache(paths.user_cache()))
+        script = rendered(plan)
     except RequestError as error:
         result.problems.append((0, str(error)))
         return None

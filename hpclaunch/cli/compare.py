@@ -12,10 +12,12 @@ from typing import Any
 
 import click
 
-from hpclaunch import compare, paths, site
+from hpclaunch import compare, site
+from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host
 from hpclaunch.compare import Column
+from hpclaunch.errors import printable
 from hpclaunch.links import followed
 from hpclaunch.plan import Plan
 
@@ -40,7 +42,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     pairs = [_pair(word, sites) for word in words]
     named = [at for at, _ in pairs if at is not None]
     sites = list(dict.fromkeys([*sites, *named])) or [site_of_this_host()]
-    profiles = {name: site.load(name) for name in sites}
+    profiles = {name: load_site(name) for name in sites}
     request = compared_request(ctx, values, several=len(sites) > 1, sized=gpus is not None)
     found = compare.places(
         profiles,
@@ -56,7 +58,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         ]
         click.echo(json.dumps(told, indent=2))
     else:
-        click.echo("\n\n".join(_tables(columns)))
+        click.echo(printable("\n\n".join(_tables(columns))))
         for line in _differences(columns, scripts):
             click.echo(line)
     raise SystemExit(0 if any(one.fits for one in columns) else 1)
@@ -70,9 +72,7 @@ def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _script(plan: Plan) -> str:
-    from hpclaunch.render import Cache, render
-
-    return render(plan, Cache(paths.user_cache()))
+    return rendered(plan.hidden())
 
 
 def _tables(columns: Sequence[Column]) -> Iterator[str]:

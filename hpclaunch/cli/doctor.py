@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from hpclaunch import paths
+from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import planned_request, request_options
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.cli.options import config_file, planned_request, request_options
+from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_CONFIG = ParameterSource.DEFAULT_MAP
+_RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
 @click.command("doctor", context_settings=CONTEXT)
@@ -24,32 +29,46 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Examine this machine, and what a job with these options needs: scheduler, account, python, folders.
 
-    It submits nothing. It runs the job's lines of environment here: modules, venv, setup. Run it in the folder from
-    which you submit. The exit code is 0 without a problem, 1 with one, 3 where the scheduler is out of reach.
+    It submits nothing. It runs the job's lines of environment here: modules, venv, setup; but none that a file of the
+    current folder names. Run it in the folder from which you submit. The exit code is 0 without a problem, 1 with one,
+    3 where the scheduler is out of reach.
     """
     from hpclaunch.doctor import Patient, examine
     from hpclaunch.plan import make_plan
-    from hpclaunch.render import Cache, render
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""
+    files = [layer.path for layer in profile.layers]
+    if (config := config_file()) and any(ctx.get_parameter_source(name) is _CONFIG for name in _RUN):
+        files.append(config)
     try:
         plan = make_plan(profile, request)
-        script = render(plan, Cache(paths.user_cache()))
+        script, templates = rendered_from(plan)
+        files += templates
     except HpclaunchError as error:
         plan, refusal = None, " ".join(str(error).split())
     findings = examine(
-        Patient(profile=profile, request=request, plan=plan, script=script, refusal=refusal, folder=Path.cwd())
+        Patient(
+            profile=profile,
+            request=request,
+            plan=plan,
+            script=script,
+            refusal=refusal,
+            folder=Path.cwd(),
+            strange=[paths.shown(file) for file in files if not paths.is_trusted(file)],
+        )
     )
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
     else:
         width = max(len(finding.probe) for finding in findings)
         for finding in findings:
-            verdict = click.style(f"{finding.verdict:<7}", fg=_COLOURS[finding.verdict])
-            click.echo(f"{verdict}  {finding.probe:<{width}}  {finding.found}")
+            verdict = f"{finding.verdict:<7}"
+            if not os.environ.get("NO_COLOR"):  # https://no-color.org
+                verdict = click.style(verdict, fg=_COLOURS[finding.verdict])
+            click.echo(f"{verdict}  {finding.probe:<{width}}  {printable(finding.found)}")
             if finding.remedy and finding.verdict != "ok":
-                click.echo(f"{'':7}  {'':{width}}  -> {finding.remedy}")
+                click.echo(f"{'':7}  {'':{width}}  -> {printable(finding.remedy)}")
     if any(finding.out_of_reach for finding in findings):
         raise SystemExit(SchedulerError.exit_code)
     raise SystemExit(1 if any(finding.verdict == "problem" for finding in findings) else 0)

@@ -10,6 +10,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hpclaunch.cli.options import config_file
+from hpclaunch.errors import printable
 from hpclaunch.explain import Line, explain
 from hpclaunch.explain.origin import Origin, Source
 from hpclaunch.plan import Plan
@@ -29,7 +30,7 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
     told: list[list[Origin]] = []  # a condition is told where it first holds
     for line in lines:
         place = line.templates[0].where if line.templates else ""
-        click.echo(f"{place:{_COLUMN}} {line.text}".rstrip())
+        click.echo(printable(f"{place:{_COLUMN}} {line.text}".rstrip()))
         for reason in (*line.values, *(group for group in line.conditions if group not in told)):
             _note([str(origin) for origin in reason if origin.kind != "template" or origin.formula])
         told += line.conditions
@@ -44,7 +45,7 @@ def _note(parts: list[str]) -> None:
         *full, last = textwrap.wrap(f"{lines[-1]} {part}".strip(), room, break_on_hyphens=False) or [""]
         lines[-1:] = [*full, last]
     for number, line in enumerate(filter(None, lines)):
-        click.echo(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {line}")
+        click.echo(printable(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {line}"))
 
 
 def _record(line: Line) -> dict[str, object]:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from hpclaunch import paths
+from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import launch_options, launch_request, planned_request, request_options
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.errors import HpclaunchError, printable
 from hpclaunch.plan import Plan, make_plan
+from hpclaunch.runs import write_whole
 
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
@@ -23,9 +25,9 @@ def quiet_option(command: Any) -> Any:
 def talk(plan: Plan, quiet: bool) -> None:
     """Tell the plan on stderr, and what to beware of."""
     if not quiet:
-        click.echo(f"hpclaunch: {plan.summary()}", err=True)
+        click.echo(f"hpclaunch: {printable(plan.summary())}", err=True)
     for warning in plan.warnings:
-        click.echo(f"hpclaunch: warning: {warning}", err=True)
+        click.echo(f"hpclaunch: warning: {printable(warning)}", err=True)
 
 
 @click.command("render", context_settings=CONTEXT)
@@ -39,26 +41,35 @@ def render_command(
     ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any
 ) -> None:
     """Print the job script of COMMAND; without one, of a bundled workload."""
-    from hpclaunch.render import Cache, render
-
     if as_json and not explain:
         raise click.UsageError("--json goes with --explain: the script itself is text")
 
     request, profile = planned_request(ctx, values)
     plan = make_plan(profile, request)
-    script = render(plan, Cache(paths.user_cache()))
+    script = rendered(plan)
     talk(plan, quiet)
     if output is not None:
+        private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
         try:
-            output.write_text(script, encoding="utf-8", errors="surrogateescape")
+            _write(output, script.encode(errors="surrogateescape"), private)
         except OSError as error:
             raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
     if explain:
         from hpclaunch.cli.explain import show
+        from hpclaunch.render import render
 
-        show(ctx, plan, profile, script, as_json)
+        plan = plan.hidden()
+        show(ctx, plan, profile, render(plan), as_json)
     elif output is None:
         click.echo(script, nl=False)
+
+
+def _write(path: Path, content: bytes, private: bool) -> None:
+    """Write a script; a `private` one is its owner's alone from the beginning, also in place of another's file."""
+    if private and (path.is_file() or not path.exists()):
+        write_whole(path.resolve(), content)
+    else:
+        path.write_bytes(content)
 
 
 @click.command("run", context_settings=CONTEXT)
@@ -71,13 +82,12 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     With --site it is a rehearsal: that site's very job script, with stand-ins for what only a cluster has.
     The exit code is the command's: that of the first rank to fail.
     """
-    from hpclaunch.render import Cache, render
     from hpclaunch.run import run
     from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True)
     plan = make_plan(profile, request)
-    script = render(plan, Cache(paths.user_cache()))
+    script = rendered(plan)
     talk(plan, quiet)
     if profile.site.scheduler == "local":
         job_id = new_id()
@@ -99,13 +109,12 @@ def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     import os
 
     from hpclaunch import allocation
-    from hpclaunch.render import Cache, render
     from hpclaunch.run import run
 
     found = allocation.find(os.environ)
     request, profile = launch_request(ctx, values, found.scheduler)
     plan = allocation.plan_in(found, profile, request)
-    script = render(plan, Cache(paths.user_cache()))
+    script = rendered(plan)
     talk(plan, quiet)
     assert plan.run_id is not None  # noqa: S101 - plan_in gives one
     run(script, plan.run_id, PBS_O_WORKDIR=str(Path.cwd()))

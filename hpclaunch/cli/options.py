@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hpclaunch import paths, site
+from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.request import Request, make_request
 from hpclaunch.yamlfile import Document, convert
@@ -30,8 +31,8 @@ class _Setting(_Line):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
-        if "=" not in text:
-            self.fail(f"{text!r} has no value: write NAME=VALUE", param, ctx)
+        if "=" not in text and not (text.isascii() and text.isidentifier()):
+            self.fail(f"{text!r} is no variable's name: write NAME=VALUE, or NAME to pass its value on", param, ctx)
         return text
 
 
@@ -105,7 +106,13 @@ _OPTIONS = dict(
         ),
         _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
         _option("--venv", help="Python environment to activate."),
-        _option("--env", multiple=True, type=_Setting(), metavar="NAME=VALUE", help="Variable to set (repeatable)."),
+        _option(
+            "--env",
+            multiple=True,
+            type=_Setting(),
+            metavar="NAME[=VALUE]",
+            help="Variable to set; NAME alone passes on the value that it has where the job is submitted (repeatable).",
+        ),
         _option("--storage", multiple=True, help="File system that the job needs to see (repeatable)."),
         _option("--directive", multiple=True, type=_Line(), help="Directive as after #PBS or #SBATCH (repeatable)."),
         _option("--max-attempts", type=_COUNT, help="Go on past the walltime, up to so many attempts.  [default: 1]"),
@@ -208,6 +215,8 @@ def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
     if "env" in values:
         values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+    if passed := values.pop("pass_env", None):
+        values["env"] = [*values.get("env", ()), *passed]
     return values | {name: [values[name]] for name in several if name in values}
 
 
@@ -226,10 +235,10 @@ def planned_request(
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
     values["site"] = values["site"] or site_of_this_host()
-    profile = site.load(values["site"])
+    profile = load_site(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return followed(profile.site, _request(ctx, values, mistaken)), profile
+    return followed(profile.site, _request(ctx, values, mistaken), here), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
@@ -251,7 +260,8 @@ def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[st
         values["workload"] = None
     elif nearer(ctx, "workload", "command"):
         values["command"] = None
-    values["env"] = dict(setting.split("=", 1) for setting in values["env"])
+    values["pass_env"] = [setting for setting in values["env"] if "=" not in setting]
+    values["env"] = dict(setting.split("=", 1) for setting in values["env"] if "=" in setting)
     return make_request({**values, "command": list(values["command"] or ())}, mistaken)
 
 
@@ -278,7 +288,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     name = values["site"] or _matching_host()
     if name is None or site.load(name).site.scheduler != scheduler:
         name = scheduler
-    return _request(ctx, {**values, "site": name}), site.load(name)
+    return _request(ctx, {**values, "site": name}), load_site(name)
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

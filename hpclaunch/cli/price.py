@@ -6,14 +6,25 @@ import sys
 
 import click
 
+from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.plan import Plan
+from hpclaunch.request import quote
+from hpclaunch.site import Profile
 
 
-def tell_grant(plan: Plan) -> None:
-    """Tell on stderr what is left to the account, where the site's own command says so, and whether that is enough."""
+def tell_grant(plan: Plan, profile: Profile) -> None:
+    """Tell on stderr what is left to the account, where the site's own command says so, and whether that is enough.
+
+    A command that a profile in the current folder names is not run: that may be anybody's repository.
+    """
     from hpclaunch import grant
 
+    for layer in profile.layers:
+        if "grant" in layer.data and not paths.is_trusted(layer.path):
+            file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
+            click.echo(f"hpclaunch: {file}: its grant.command is not run; if it is yours, move it to {own}", err=True)
+            return
     if (left := grant.remaining(plan)) is None:
         return
     click.echo(f"hpclaunch: {plan.account or 'the account'} has {left} left", err=True)

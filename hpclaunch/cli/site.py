@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from hpclaunch import paths, site
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.errors import HpclaunchError, printable
 from hpclaunch.yamlfile import merge
 
 
@@ -38,13 +38,13 @@ def sites_command(as_json: bool) -> None:
     table = []
     for row in rows:
         if "error" in row:
-            text = f"unusable: hpclaunch site check {row['name']}"
+            text = "broken: " + row["error"].partition("\n")[0]
         else:
             partitions = row["partitions"]
             count = f"{len(partitions)} partitions" if len(partitions) > 1 else "1 partition"
             checked = f", checked {row['checked']}" if row["checked"] else ""
             text = f"{row['title']} ({row['scheduler']}), {count}{checked}; {row['file']}"
-        table.append((row["name"], text))
+        table.append((printable(row["name"]), printable(text)))
     formatter = click.HelpFormatter(width=120)
     formatter.write_dl(table)
     click.echo(formatter.getvalue(), nl=False)
@@ -70,7 +70,7 @@ def show_command(name: str, as_json: bool) -> None:
         return
     import yaml
 
-    click.echo(f"# {', which extends '.join(str(layer.path) for layer in profile.layers)}")
+    click.echo(printable(f"# {', which extends '.join(str(layer.path) for layer in profile.layers)}"))
     click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
 
 
@@ -85,7 +85,7 @@ def check_command(names: tuple[str, ...]) -> None:
         except HpclaunchError as error:
             problems.append(str(error))
         else:
-            click.echo(f"{profile.layers[0].path}: fine")
+            click.echo(f"{printable(str(profile.layers[0].path))}: fine")
     if problems:
         raise HpclaunchError(*problems)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from hpclaunch import paths, runs
+from hpclaunch import runs
 from hpclaunch.cli.echo import echo
+from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
@@ -40,8 +41,6 @@ def submit_command(
     **values: Any,
 ) -> None:
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
-    from hpclaunch.render import Cache, render
-
     # What a script of the user's own costs is not known, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     request, profile = planned_request(ctx, values)
@@ -55,7 +54,7 @@ def submit_command(
         text, plan, name = own.read(script, profile)
     else:
         plan = make_plan(profile, request)
-        text = render(plan, Cache(paths.user_cache()))
+        text = rendered(plan)
         talk(plan, quiet)
     if dry_run:
         click.echo(text, nl=False)
@@ -66,7 +65,7 @@ def submit_command(
         from hpclaunch.cli import price
 
         if not quiet and price.at_terminal():
-            price.tell_grant(plan)
+            price.tell_grant(plan, profile)
         price.confirm(plan, yes)
     run = _submit(plan, text, before, name)
     if wait_for_end or follow:

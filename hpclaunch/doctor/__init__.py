@@ -35,7 +35,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Patient(Struct, frozen=True, kw_only=True):
-    """What is examined: a request on a site, its plan and script or why there is none, the folder of submission."""
+    """What is examined: a request on a site, its plan and script or why there is none, the folder of submission.
+
+    `strange` names what has a say in the script's lines of environment and may come from anybody.
+    """
 
     profile: Profile
     request: Request
@@ -43,6 +46,7 @@ class Patient(Struct, frozen=True, kw_only=True):
     script: str
     refusal: str
     folder: Path
+    strange: list[str] = []
 
 
 Probe = Callable[[Patient], Iterator[Finding]]

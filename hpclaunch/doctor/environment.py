@@ -15,10 +15,12 @@ from pathlib import Path
 
 from hpclaunch.doctor import RUN_SECONDS, Finding, Patient, Verdict
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.paths import shown, user_config
 
 _BEGIN, _END = "# Environment.\n", "\ncommand=("  # templates/base.sh.j2
 _LOOK = """
 import importlib, json, platform, sys
+sys.path[:] = filter(None, sys.path)  # not from the current folder
 found = {"python": platform.python_version(), "executable": sys.executable}
 for name in ("torch", "pytorch_lightning", "lightning"):
     try:
@@ -35,6 +37,15 @@ print("\\n" + json.dumps(found))
 def environment(patient: Patient) -> Iterator[Finding]:
     """Run the job's lines of environment, then look at its python and its data in what they made."""
     if patient.plan is None:
+        return
+    if patient.strange:
+        yield Finding(
+            probe="environment",
+            verdict="warning",
+            found=f"not tried: {', '.join(patient.strange)} may be anybody's, and would be run",
+            remedy=f"read what `hpclaunch render` prints; what is yours belongs into {shown(user_config())}",
+        )
+        yield from _data(patient, os.environ)
         return
     variables, complaint = _variables(patient.script)
     if complaint:
@@ -162,7 +173,7 @@ def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Finding]:
 def _expand(text: str, variables: Mapping[str, str]) -> Path:
     for name in sorted(variables, key=len, reverse=True):
         text = text.replace(f"${{{name}}}", variables[name]).replace(f"${name}", variables[name])
-    return Path(variables.get("PWD", ""), Path(text).expanduser())
+    return Path(variables.get("PWD", ""), os.path.expanduser(text))  # noqa: PTH111 - pathlib's wants a home
 
 
 PROBES = {"environment": environment}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GENERIC_SITE = "pbs"
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
 # The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
-_NOT_OURS = ("command", "workload", "launcher", "confirm_above", "links")
+_NOT_OURS = ("command", "workload", "launcher", "confirm_above", "links", "cores")
 
 
 class PbsJob(ScriptJob):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import uuid
@@ -175,6 +176,7 @@ class ScriptExecutor(core.PicklingExecutor):
         from hpclaunch.render import render
 
         request = self.plan.request
+        request.check_passed(os.environ)
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch", "HPCLAUNCH_NODES": str(self.plan.nodes)}
         plan = structs.replace(
             self._with_directives(count),

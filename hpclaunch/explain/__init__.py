@@ -18,7 +18,7 @@ from hpclaunch.explain.sizes import amount, figure
 from hpclaunch.explain.trace import Condition, Piece, Trace, Tracer, path_of, paths_in, source
 from hpclaunch.paths import shown
 from hpclaunch.plan import Plan
-from hpclaunch.render import render
+from hpclaunch.render import fill
 from hpclaunch.site import Profile
 
 _ARITHMETIC = {"*": (operator.mul, "x"), "+": (operator.add, "+"), "-": (operator.sub, "-")}
@@ -48,7 +48,7 @@ def explain(plan: Plan, profile: Profile, script: str, sources: Mapping[str, Sou
     """
     trace = Trace([], {})
     try:
-        traced = list(trace.lines(render(plan, kind=partial(Tracer, trace))))
+        traced = list(trace.lines(fill(plan, kind=partial(Tracer, trace))[0]))
     except TemplateError:  # a template that works on what it prints, and stumbles over the marks in it
         traced = []
     teller = _Teller(plan, trace, Fields(plan, profile, sources))

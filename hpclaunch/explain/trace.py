@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jinja2
 from jinja2 import nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from msgspec import Struct, structs
 
 _MARK = re.compile("\x01([0-9]{1,9})\x02")
@@ -85,7 +85,7 @@ class Trace(Struct):
             yield line, pieces
 
 
-class Tracer(jinja2.Environment):
+class Tracer(ImmutableSandboxedEnvironment):
     """An environment whose templates mark what they print."""
 
     def __init__(self, trace: Trace, **options: Any) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, UNKNOWN, Run, State
+from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, UNKNOWN, Run, State, write_whole
 
 # Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
 _KEEPER = """
@@ -40,7 +40,7 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # no
     folder = Path(FOLDER, job_id).absolute()
     try:
         folder.mkdir(parents=True)
-        (folder / "job.sh").write_text(script, encoding="utf-8", errors="surrogateescape")
+        write_whole(folder / "job.sh", script.encode(errors="surrogateescape"))
     except OSError as error:
         raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
     keeper = subprocess.Popen(

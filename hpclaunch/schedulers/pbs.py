@@ -59,7 +59,9 @@ def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> st
 
     Who submits it notes the id in the run folder. Raises SchedulerError.
     """
-    words = ["-W", f"depend=afterany:{previous}", "-v", f"HPCLAUNCH_JOB={folder.name},HPCLAUNCH_ATTEMPT={attempt}"]
+    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v the command line's alone counts
+    listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
+    words = ["-W", f"depend=afterany:{previous}", "-v", listed]
     return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
 
 

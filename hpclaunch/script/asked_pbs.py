@@ -173,7 +173,7 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
         *([f"mem={mem:g}GB"] if mem else []),
     ]
     for i, refused in enumerate(asked.profile.site.refused_directives):
-        if re.search(refused.pattern, f"-l {written}"):
+        if refused.fits(f"-l {written}"):
             text = f"{written}: {refused.why.partition(';')[0]}; write -l {' -l '.join(totals)}"
             asked.say("select", option.line, text, refuses=not refused.warns, mended=True,
                       key=("refused_directives", i, "pattern"))  # fmt: skip

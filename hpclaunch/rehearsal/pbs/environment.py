@@ -8,6 +8,7 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpclaunch.paths import home
 from hpclaunch.rehearsal.pbs.resources import Chunk
 from hpclaunch.rehearsal.pbs.server import Job, Server
 
@@ -17,7 +18,10 @@ TASK_PATH = "/bin:/usr/bin"  # the MoM's own; `pbsdsh -- PROGRAM` looks bare nam
 
 def user() -> str:
     """Return the name of who runs this."""
-    return pwd.getpwuid(os.getuid()).pw_name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's
+        return str(os.getuid())
 
 
 def everything() -> dict[str, str]:
@@ -29,7 +33,7 @@ def everything() -> dict[str, str]:
 def listed(server: Server, queue: str, asked: Mapping[str, str], chunks: list[Chunk]) -> dict[str, str]:
     """Return the Variable_List: where the job was submitted, and what Gadi's hook puts there."""
     outside = {
-        "HOME": str(Path.home()),
+        "HOME": str(home()),
         "LANG": "C.UTF-8",
         "LOGNAME": user(),
         "SHELL": "/bin/bash",

@@ -1,0 +1,40 @@
+"""Profiles and templates that are not shipped ones: each command that uses them names them on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from hpclaunch import paths, site
+from hpclaunch.errors import NOT_SHIPPED
+from hpclaunch.plan import Plan
+from hpclaunch.request import quote
+
+
+def announce(files: Iterable[str]) -> None:
+    """Say on stderr which profiles and templates are not shipped ones: they may be a cloned repository's."""
+    if named := " ".join(map(quote, files)):
+        click.echo(f"hpclaunch: {NOT_SHIPPED} {named}", err=True)
+
+
+def load_site(name: str) -> site.Profile:
+    """Load the profile `name` for a job, and announce those of its files that are not shipped ones."""
+    profile = site.load(name)
+    announce(profile.foreign)
+    return profile
+
+
+def rendered(plan: Plan) -> str:
+    """Render the job script, and announce the templates that are not shipped ones."""
+    return rendered_from(plan)[0]
+
+
+def rendered_from(plan: Plan) -> tuple[str, list[Path]]:
+    """Do as `rendered`, and return those templates too."""
+    from hpclaunch.render import Cache, fill, noted
+
+    script, templates = fill(plan, Cache(paths.user_cache()))
+    announce(map(paths.shown, templates))
+    return noted(script, plan, templates), templates
