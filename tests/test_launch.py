@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ NAMES = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_
 REPORT = (
     "import json, os, socket, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:], host=socket.gethostname())))"
 )
+AS_ROOT = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 LAUNCH = (sys.executable, "-m", "hpclaunch", "launch", "--quiet")
 
 
@@ -50,6 +52,54 @@ def test_in_a_salloc_every_rank_has_its_place(launcher, monkeypatch):
     assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
     assert {report["MINE"] for report in reports} == {'a "b" $c'}
     assert all(report["argv"] == ["a b"] for report in reports)
+
+
+def salloc(script: str, *words: str) -> None:
+    """Run a script in an allocation of two nodes; it must end with 0."""
+    words = ("--nodes=2", "--cpus-per-task=4", "--account=abc@v100", "--time=5", "--quiet", *words)
+    done = subprocess.run(
+        ["salloc", *words, "bash", "-c", f"export {AS_ROOT} PATH={Path(sys.executable).parent}:$PATH; {script}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize("shape", ["--ntasks-per-node=2", "--ntasks=2"])
+def test_launches_side_by_side_have_their_own_sizes_and_ports(shape):
+    """However many tasks the salloc asked for, each launch starts its own ranks, by every launcher, at once."""
+    four = [f"{rank}/4 of node {rank // 2}" for rank in range(4)]
+    launches = {
+        "--tasks-per-node 2": four,
+        "--tasks-per-node 1": ["0/2 of node 0", "1/2 of node 1"],
+        "--nodes 1 --tasks-per-node 2": ["0/2 of node 0", "1/2 of node 0"],
+        "--tasks-per-node 2 --launcher lightning": ["/4 of node 0", "/4 of node 1"],
+        "--tasks-per-node 2 --launcher torchrun": four,
+        "--tasks-per-node 2 --launcher mpirun": four,
+    }
+    place = "echo $0 on ${TORCHELASTIC_RUN_ID-$MASTER_PORT}: $RANK/$WORLD_SIZE of node $NODE_RANK; sleep 1"
+    starts = (shlex.join([*LAUNCH, *words.split(), "--", "bash", "-c", place, words]) for words in launches)
+    salloc(f"{' & '.join(starts)} & for each in $(jobs -p); do wait $each || code=1; done; exit $code", shape)
+    found: dict[str, list[str]] = {}
+    ports = set()
+    for path in sorted(Path("hpclaunch-runs").glob("*/*-?.log")):
+        for words, port, said in re.findall("(.*) on (.*): (.*)", path.read_text()):
+            found.setdefault(words, []).append(said)
+            ports.add((path.parent.name, port))
+    assert found == launches
+    assert len({port for _, port in ports}) == len(ports) == len(launches)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_launches_from_two_nodes_have_ports_of_their_own(monkeypatch):
+    """Launches from two nodes of one allocation, in folders of their own, meet at different ports of the first node."""
+    monkeypatch.setenv("HPCLAUNCH_SITE", "slurm")
+    launch = shlex.join([*LAUNCH, "--nodes", "1", "--", "bash", "-c", "echo $MASTER_ADDR $MASTER_PORT"])
+    salloc(f"srun --ntasks=2 bash -c 'mkdir $SLURM_PROCID && cd $SLURM_PROCID && exec \"$@\"' in {launch}")
+    said = [path.read_text().split() for path in Path().glob("?/hpclaunch-runs/*/rank-0.log")]
+    assert [host for host, _ in said] == ["r6i4n0", "r6i4n0"]
+    first, second = (int(port) for _, port in said)
+    assert abs(first - second) > 1  # the next would be by a lock, which two real nodes do not share
 
 
 @pytest.mark.usefixtures("slurm")
