@@ -141,6 +141,24 @@ def test_in_a_pbs_job_every_rank_has_its_place(qsub, work, launcher):
     assert sorted(report["PBS_NODENUM"] for report in reports) == ["0", "0", "1", "1"]
 
 
+def test_launches_side_by_side_in_a_pbs_job(qsub, work):
+    """Some of a PBS job's nodes are enough for a launch, and several at once meet at ports of their own."""
+    qsub()
+    place = ["--", "bash", "-c", "echo $RANK/$WORLD_SIZE of node $NODE_RANK, $MASTER_ADDR:$MASTER_PORT; sleep 1"]
+    launches = "".join(
+        shlex.join([*LAUNCH, "--launcher", "tasks", "--tasks-per-node", "1", "--nodes", nodes, *place]) + " &\n"
+        for nodes in "1112"
+    )
+    (work / "own.sh").write_text(
+        "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
+        f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\n{launches}wait\n"
+    )
+    subprocess.run(["qsub", "-W", "block=true", "own.sh"], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    said = [path.read_text().strip().split(", ") for path in sorted(Path("hpclaunch-runs").glob("*/rank-*.log"))]
+    assert sorted(place for place, _ in said) == [*["0/1 of node 0"] * 3, "0/2 of node 0", "1/2 of node 1"]
+    assert len({meeting for _, meeting in said}) == 4
+
+
 def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):
     """Ctrl-C in an interactive job ends the ranks of all nodes, and the nodes are free for the next launch."""
     qsub()

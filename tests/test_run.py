@@ -196,6 +196,16 @@ def test_busy_port_is_passed_over(work, cli):
     assert json.loads((run_folder(work) / "rank-0.log").read_text())["MASTER_PORT"] == "23457"
 
 
+def test_runs_at_once_never_share_a_port(work, cli):
+    """Of several scripts that begin with one port at the same moment each gets one of its own."""
+    script = cli("render", "--site", "local", "--", "bash", "-c", "echo $MASTER_PORT; sleep 1").stdout
+    script = script.replace("MASTER_PORT=$((20000 + $$ % 10000))", "MASTER_PORT=23556")
+    (work / "job.sh").write_text(script)
+    for process in [subprocess.Popen(["bash", "job.sh"], stdout=subprocess.DEVNULL) for _ in range(5)]:
+        assert process.wait(timeout=60) == 0
+    assert len({path.read_text() for path in work.glob("hpclaunch-runs/*/rank-0.log")}) == 5
+
+
 def test_gpus_are_shared_out_among_emulated_nodes(work):
     """With --gpus-per-node each emulated node sees GPUs of its own."""
     code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
