@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import IDRIS, call, processes_with, start, state, submit, wait_until
 
 import hpclaunch
 
@@ -64,6 +65,56 @@ def test_the_bundled_workload_trains(launcher):
     output = Path(f"mnist_{job}.out").read_text()
     assert "MEMBER: 1/4" in output
     assert "test accuracy" in output
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_recipes_for_slurm_work(launcher):
+    """What reads Slurm's own variables finds the rank's place, also where srun starts torchrun once a node."""
+    pytest.importorskip("idr_torch", reason="idr_torch is not installed (pip install '.[dev]')")
+    job = submit(
+        *TWO_BY_TWO, "--gpus-per-node", "2", "--launcher", launcher, "--wait", "--", sys.executable, "-c", IDRIS
+    )
+    assert [path.read_text() for path in sorted(Path("hpclaunch-runs", job).glob("rank-*.log"))] == [
+        f"{rank} {rank} {rank} {rank}\n4 4 4 4\n" for rank in range(4)
+    ]
+
+
+# Slurm's own business, or its configuration's.
+PLUMBING = re.compile(
+    r"SLURM_(CPU_BIND.*|.*COMM_.*|LAUNCH_NODE_IPADDR|STEP_LAUNCHER_PORT|TASK_PID|TOPOLOGY_.*|UMASK|NODE_ALIASES|CONF"
+    r"|PRIO_PROCESS|WORKING_CLUSTER|.*_PACK_GROUP_0|THREADS_PER_CORE|MEM_PER_CPU|JOB_(START|END)_TIME)"
+)
+
+
+def test_a_rehearsed_step_has_the_variables_of_a_real_one():
+    """A rank's variables of the job, of the step and of its place in them are as on the cluster."""
+    words = (
+        "--directive=--partition=gpu_p13",
+        "--directive=--qos=qos_gpu-t3",
+        *TWO_BY_TWO,
+        "--gpus-per-node",
+        "2",
+        "--cpus-per-task",
+        "10",
+    )
+    command = ("--launcher", "tasks", "--", sys.executable, "-c", REPORT)
+    real = reports(submit(*words, "--wait", *command))[3]
+    call("run", "--site", "jz", "--quiet", *words, *command)
+    (log,) = {*Path("hpclaunch-runs").glob("*/rank-3.log")} - {
+        Path("hpclaunch-runs", real["SLURM_JOB_ID"], "rank-3.log")
+    }
+    rehearsed = json.loads(log.read_text())
+    ours, theirs = (
+        {
+            name: value
+            for name, value in each.items()
+            if name.startswith("SLURM") or name.endswith(("_DEVICES", "ORDINAL"))
+        }
+        for each in (rehearsed, real)
+    )
+    assert {name for name in theirs if not PLUMBING.fullmatch(name)} == ours.keys()
+    same = [name for name in ours if not re.search("CLUSTER|NODELIST|NODENAME|HOST|JOB_?ID|USER", name)]
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
 
 
 def test_a_job_and_its_life():
