@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import processes_with, start, submit, wait_until
 
 NAMES = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = (
@@ -157,6 +157,29 @@ def test_launches_side_by_side_in_a_pbs_job(qsub, work):
     said = [path.read_text().strip().split(", ") for path in sorted(Path("hpclaunch-runs").glob("*/rank-*.log"))]
     assert sorted(place for place, _ in said) == [*["0/1 of node 0"] * 3, "0/2 of node 0", "1/2 of node 1"]
     assert len({meeting for _, meeting in said}) == 4
+
+
+def test_a_job_that_takes_everything_along_from_a_job_is_its_own(qsub, monkeypatch):
+    """With `qsub -V` from inside the second attempt of a job, the new job begins with a first one of its own."""
+    qsub()
+    for name, value in {"PBS_JOBID": "12.gadi-pbs", "HPCLAUNCH_JOB": "11.gadi-pbs", "HPCLAUNCH_ATTEMPT": "2"}.items():
+        monkeypatch.setenv(name, value)
+    words = (
+        "--site",
+        "pbs-here",
+        "-p",
+        "normal",
+        "--max-attempts",
+        "2",
+        "-t",
+        "5m",
+        "--directive=-V",
+        "--force",
+        "directives",
+    )
+    job = submit(*words, "--tasks-per-node", "1", "--wait", "--", "bash", "-c", "echo $HPCLAUNCH_ATTEMPT")
+    assert Path("hpclaunch-runs", job, "rank-0.log").read_text() == "--- attempt 1 of 2 ---\n1\n"
+    assert not Path("hpclaunch-runs", "11.gadi-pbs").exists()
 
 
 def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):

@@ -79,6 +79,32 @@ def test_recipes_for_slurm_work(launcher):
     ]
 
 
+def test_a_job_submitted_from_a_job_is_like_any_other(work):
+    """What an allocation was given does not count for a job that is submitted from inside it."""
+    words = ("--nodes=2", "--ntasks-per-node=2", "--mem=1G", "--account=abc@v100", "--time=5", "--quiet")
+    command = ("submit", "--quiet", "--tasks-per-node", "1", "--wait", "--", sys.executable, "-c", REPORT)
+    done = subprocess.run(
+        ["salloc", *words, sys.executable, "-m", "hpclaunch", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + "".join(path.read_text() for path in work.glob("*.out"))
+    (found,) = reports(done.stdout.strip())
+    assert (found["SLURM_NTASKS"], found["SLURM_JOB_NUM_NODES"], found.get("SLURM_MEM_PER_NODE")) == ("1", "1", None)
+    assert found["SLURM_CONF"] == os.environ.get("SLURM_CONF", found["SLURM_CONF"])
+
+
+@pytest.mark.parametrize("name", ["100%_of_it", "a%%b", "a\\b"])
+def test_a_folder_that_slurm_cannot_write_to_is_refused(work, monkeypatch, name):
+    """Where Slurm would read the folder's name as a pattern, nothing is submitted, and the message says why."""
+    (work / name).mkdir()
+    monkeypatch.chdir(work / name)
+    monkeypatch.setenv("HPCLAUNCH_PATH", str(work / "site_profiles"))
+    process = start("submit", "--", "true")
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (1, "")
+    assert "submit from a folder without % and \\" in stderr
+    assert not (work / name / "hpclaunch-runs").exists()
+
+
 # Slurm's own business, or its configuration's.
 PLUMBING = re.compile(
     r"SLURM_(CPU_BIND.*|.*COMM_.*|LAUNCH_NODE_IPADDR|STEP_LAUNCHER_PORT|TASK_PID|TOPOLOGY_.*|UMASK|NODE_ALIASES|CONF"

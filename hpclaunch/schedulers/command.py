@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from collections.abc import Container, Sequence
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
+
+# What a job has of its own: sbatch and `qsub -V` would take it as asked for, or hand it on to a job submitted from it.
+_OF_A_JOB = re.compile(
+    r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
+)
 
 
 def call(
@@ -18,11 +25,14 @@ def call(
 ) -> str:
     """Return what the command prints, from `folder` or the current one; its exit code may be any of `fine`.
 
+    Inside of a job it has the environment that it would have outside.
     Raises SchedulerError with what it says where it fails, is not there, or has no answer after so many seconds.
     """
+    inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
     try:
         done = subprocess.run(
             list(words),
+            env={name: value for name, value in os.environ.items() if not (inside and _OF_A_JOB.match(name))},
             input=stdin.encode(errors="surrogateescape"),
             capture_output=True,
             check=False,
