@@ -297,8 +297,13 @@ import hpclaunch, os, submitit
 def place(factor):
     if factor == 0:
         raise ValueError("zero")
+    environment = submitit.JobEnvironment()
+    assert environment.hostnames == ["r6i4n0", "r6i4n1"]
+    assert environment.hostname == environment.hostnames[environment.node]
+    submitit.helpers.TorchDistributedEnvironment().export()
     return factor * int(os.environ["RANK"]), os.environ["MASTER_ADDR"], os.environ["NODE_RANK"]
-executor = hpclaunch.executor("jz", nodes=2, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
+executor = hpclaunch.executor("jz", nodes=1, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
+executor.update_parameters(nodes=2)
 assert isinstance(executor, submitit.SlurmExecutor)
 job = executor.submit(place, 10)
 expected = [(0, "r6i4n0", "0"), (10, "r6i4n0", "0"), (20, "r6i4n0", "1"), (30, "r6i4n0", "1")]
@@ -324,6 +329,7 @@ def test_map_array_is_one_submission(work, monkeypatch):
     script = """
 import hpclaunch
 executor = hpclaunch.executor("jz", tasks_per_node=1, walltime="00:05:00", account="abc@v100")
+executor.update_parameters(array_parallelism=40)
 jobs = executor.map_array(lambda n: n * n, range(50))
 print([job.result() for job in jobs] == [n * n for n in range(50)])
 """
