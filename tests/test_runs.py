@@ -142,7 +142,8 @@ def test_python_functions_run_here_too():
     script = (
         "import hpclaunch, os, submitit\n"
         "def hosts():\n"
-        "    return [submitit.helpers.TorchDistributedEnvironment().export().rank, *submitit.JobEnvironment().hostnames]\n"
+        "    place = submitit.helpers.TorchDistributedEnvironment().export()\n"
+        "    return [place.rank, *submitit.JobEnvironment().hostnames]\n"
         "executor = hpclaunch.executor('local', nodes=2)\n"
         "job = executor.submit(hosts)\n"
         "print(job.results())\n"
