@@ -66,8 +66,11 @@ def salloc(script: str, *words: str) -> None:
 
 @pytest.mark.usefixtures("slurm")
 @pytest.mark.parametrize("shape", ["--ntasks-per-node=2", "--ntasks=2"])
-def test_launches_side_by_side_have_their_own_sizes_and_ports(shape):
+def test_launches_side_by_side_have_their_own_sizes_and_ports(shape, monkeypatch):
     """However many tasks the salloc asked for, each launch starts its own ranks, by every launcher, at once."""
+    # As in a step of one task a node, whose distribution and core would count.
+    monkeypatch.setenv("SLURM_DISTRIBUTION", "cyclic")
+    monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")
     four = [f"{rank}/4 of node {rank // 2}" for rank in range(4)]
     launches = {
         "--tasks-per-node 2": four,
@@ -77,7 +80,7 @@ def test_launches_side_by_side_have_their_own_sizes_and_ports(shape):
         "--tasks-per-node 2 --launcher torchrun": four,
         "--tasks-per-node 2 --launcher mpirun": four,
     }
-    place = "echo $0 on ${TORCHELASTIC_RUN_ID-$MASTER_PORT}: $RANK/$WORLD_SIZE of node $NODE_RANK; sleep 1"
+    place = "echo $0 on ${TORCHELASTIC_RUN_ID-$MASTER_PORT}: $RANK/$WORLD_SIZE of node $NODE_RANK$SLURM_CPU_BIND_LIST; sleep 1"
     starts = (shlex.join([*LAUNCH, *words.split(), "--", "bash", "-c", place, words]) for words in launches)
     salloc(f"{' & '.join(starts)} & for each in $(jobs -p); do wait $each || code=1; done; exit $code", shape)
     found: dict[str, list[str]] = {}

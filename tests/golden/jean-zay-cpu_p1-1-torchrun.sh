@@ -76,10 +76,11 @@ run_torchrun() { # COMMAND...
 tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/rank-0.log" "$HPCLAUNCH_RUN_DIR/rank-0.err" 2>/dev/null &
 show=$!
 
-# Fan-out: srun carries environment and functions to every node, and ends all when one fails.
+# Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
+# what the allocation has in SLURM_NTASKS and the like would win.
 export -f fail run_rank run_torchrun
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=40 \
-    --export=ALL --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}"
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}"
 code=$?
 sleep 1 # rank 0's last words
 { kill "$show" && wait "$show"; } 2>/dev/null

@@ -66,7 +66,7 @@ def of_step(job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int 
         found |= {"SLURM_STEP_GPUS": devices, "ROCR_VISIBLE_DEVICES": devices}
     return {
         **found,
-        "SLURM_DISTRIBUTION": "block" if tasks > 1 else "cyclic",
+        "SLURM_DISTRIBUTION": "block",
         "SLURM_STEPID": "0",
         "SLURM_STEP_ID": "0",
         "SLURM_STEP_NODELIST": ",".join(hosts),

@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--ntasks", type=int)
     parser.add_argument("--ntasks-per-node", type=int, default=int(os.environ["SLURM_NTASKS_PER_NODE"]))
     parser.add_argument("--cpus-per-task", type=int)
+    parser.add_argument("--distribution", choices=["block"])
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
