@@ -98,6 +98,7 @@ FILES = [
     "hpclaunch/rehearsal/pbs/start.py",
     "hpclaunch/rehearsal/programs.py",
     "hpclaunch/rehearsal/slurm/__init__.py",
+    "hpclaunch/rehearsal/slurm/environment.py",
     "hpclaunch/rehearsal/slurm/scontrol.py",
     "hpclaunch/rehearsal/slurm/srun.py",
     "hpclaunch/rehearse.py",
