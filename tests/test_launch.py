@@ -80,7 +80,8 @@ def test_launches_side_by_side_have_their_own_sizes_and_ports(shape, monkeypatch
         "--tasks-per-node 2 --launcher torchrun": four,
         "--tasks-per-node 2 --launcher mpirun": four,
     }
-    place = "echo $0 on ${TORCHELASTIC_RUN_ID-$MASTER_PORT}: $RANK/$WORLD_SIZE of node $NODE_RANK$SLURM_CPU_BIND_LIST; sleep 1"
+    meeting = "${TORCHELASTIC_RUN_ID-$MASTER_PORT}"
+    place = f"echo $0 on {meeting}: $RANK/$WORLD_SIZE of node $NODE_RANK$SLURM_CPU_BIND_LIST; sleep 1"
     starts = (shlex.join([*LAUNCH, *words.split(), "--", "bash", "-c", place, words]) for words in launches)
     salloc(f"{' & '.join(starts)} & for each in $(jobs -p); do wait $each || code=1; done; exit $code", shape)
     found: dict[str, list[str]] = {}

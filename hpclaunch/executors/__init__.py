@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hpclaunch.plan import Plan
 
 
-EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "script.SlurmExecutor", "local": "script.LocalExecutor"}
+EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
 
 
 def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 import uuid
@@ -11,13 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import submitit
-from msgspec import structs, to_builtins
+from msgspec import structs
 from submitit.core import core, utils
 
 from hpclaunch import runs, schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
-from hpclaunch.executors import plan_of
+from hpclaunch.executors import parameters
 from hpclaunch.runs import UNKNOWN, Run, State, record
 from hpclaunch.submit import run_of, submit_script
 from hpclaunch.watch import Watch
@@ -27,9 +25,6 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
 
 # submitit counts a job as timed out once it ran T - 10 min: a job of 10 minutes from its first second on.
 _SUBMITIT_MARGIN_MIN = 10
-_ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-# The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
-_NOT_OURS = ("command", "workload", "launcher", "confirm_above", "links")
 
 
 class RunPaths(utils.JobPaths):
@@ -130,13 +125,6 @@ class ScriptJob(core.Job[Any]):
             return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
 
 
-class SlurmJob(ScriptJob):
-    """A job under Slurm."""
-
-    scheduler = "slurm"
-    watcher = Watcher()
-
-
 class LocalJob(ScriptJob):
     """A job on this machine."""
 
@@ -172,33 +160,19 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        from hpclaunch.request import Request
-
-        arrays = {"array_parallelism"} if cls.has_arrays else set()
-        return {*Request.__struct_fields__, *_ALIASES, "timeout_min"} - set(_NOT_OURS) | arrays
+        return parameters.names() | ({"array_parallelism"} if cls.has_arrays else set())
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError where the site would refuse it."""
-        prefix = f"{self.job_class.scheduler}_"
-        options = {name.removeprefix(prefix): value for name, value in kwargs.items()}
-        if unknown := sorted(options.keys() - self._valid_parameters()):
+        given = {name.removeprefix(f"{self.job_class.scheduler}_"): value for name, value in kwargs.items()}
+        if unknown := sorted(given.keys() - self._valid_parameters()):
             raise ValueError(
                 f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(self._valid_parameters()))}"
             )
-        at_once = options.pop("array_parallelism", self._at_once)
+        at_once = given.pop("array_parallelism", self._at_once)
         if at_once is not None and (type(at_once) is not int or at_once < 1):
             raise ValueError(f"array_parallelism: {at_once!r} jobs at once; use a whole number from 1 on")
-        options = {_ALIASES.get(name, name): value for name, value in options.items()}
-        if "timeout_min" in options:
-            options["walltime"] = f"{math.ceil(options.pop('timeout_min') * 60)}s"
-        if "mem_gb" in options:
-            options["mem_gb"] = math.ceil(options["mem_gb"])
-        plan = plan_of(to_builtins(self.plan.request) | {"site": self.plan.name, "links": {}} | options)
-        if plan.site.scheduler != self.job_class.scheduler:
-            raise RequestError(
-                f"site: {plan.name} has {plan.site.scheduler}, this executor {self.job_class.scheduler}; "
-                f"use hpclaunch.executor({plan.name!r})"
-            )
+        plan = parameters.changed(self.plan, given)
         self._at_once = at_once
         self.parameters.update(kwargs)
         self.plan_for(plan)
@@ -331,19 +305,6 @@ class ScriptExecutor(core.PicklingExecutor):
     def affinity(cls) -> int:
         """Say nothing to AutoExecutor: this executor is made from a plan."""
         return -1
-
-
-class SlurmExecutor(ScriptExecutor, submitit.SlurmExecutor):
-    """submitit's Slurm executor over our script; several jobs at once are one array."""
-
-    job_class = SlurmJob  # type: ignore[assignment]
-
-    def _directives(self, count: int) -> list[str]:
-        array = [f"--array={self._indices(count)}"] if count > 1 else []
-        return ["--signal=USR2@90", *array]
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        return [f"{array}_{index}" for index in range(count)]
 
 
 class LocalExecutor(ScriptExecutor):
