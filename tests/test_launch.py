@@ -146,21 +146,24 @@ def test_in_a_pbs_job_every_rank_has_its_place(qsub, work, launcher):
 
 
 def test_launches_side_by_side_in_a_pbs_job(qsub, work):
-    """Some of a PBS job's nodes are enough for a launch, and several at once meet at ports of their own."""
+    """Some of a PBS job's nodes are enough for a launch, and several at once, from two nodes, meet apart."""
     qsub()
     place = ["--", "bash", "-c", "echo $RANK/$WORLD_SIZE of node $NODE_RANK, $MASTER_ADDR:$MASTER_PORT; sleep 1"]
     launches = "".join(
         shlex.join([*LAUNCH, "--launcher", "tasks", "--tasks-per-node", "1", "--nodes", nodes, *place]) + " &\n"
         for nodes in "1112"
     )
+    other = shlex.quote(f"cd {shlex.quote(str(work))} && {launches.splitlines()[0].rstrip(' &')}")
     (work / "own.sh").write_text(
         "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
-        f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\n{launches}wait\n"
+        f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\n{launches}"
+        f"pbsdsh -n 48 -- /bin/bash -c {other} &\nwait\n"
     )
     subprocess.run(["qsub", "-W", "block=true", "own.sh"], check=True, timeout=120, stdout=subprocess.DEVNULL)
     said = [path.read_text().strip().split(", ") for path in sorted(Path("hpclaunch-runs").glob("*/rank-*.log"))]
-    assert sorted(place for place, _ in said) == [*["0/1 of node 0"] * 3, "0/2 of node 0", "1/2 of node 1"]
-    assert len({meeting for _, meeting in said}) == 4
+    assert sorted(place for place, _ in said) == [*["0/1 of node 0"] * 4, "0/2 of node 0", "1/2 of node 1"]
+    assert len({meeting for _, meeting in said}) == 5
+    assert len({meeting.partition(":")[0] for _, meeting in said}) == 2
 
 
 def test_a_job_that_takes_everything_along_from_a_job_is_its_own(qsub, monkeypatch):
