@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct, structs
 
+from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.plan import Plan, make_plan
 from hpclaunch.request import Request
@@ -76,11 +79,23 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
 
 
 def _new_run(job_id: str) -> str:
-    """Name a run folder after the job and the number of the launch in it."""
-    number = 1
-    while Path(FOLDER, f"{job_id}-{number}").exists():
-        number += 1
-    return f"{job_id}-{number}"
+    """Name a run folder after the job and the number of the launch in it, which no other launch has, on any node."""
+    claims = paths.user_state() / "launches"
+    names = (f"{job_id}-{number}" for number in count(1))
+    return next(name for name in names if not Path(FOLDER, name).exists() and _claim(claims / name))
+
+
+def _claim(file: Path) -> bool:
+    """Make a file that was not there; a folder that cannot be written keeps nobody from launching."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:
@@ -90,7 +105,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
         scheduler="slurm",
         job_id=job_id,
         nodes=_number(environment.get("SLURM_JOB_NUM_NODES")) or 1,
-        cpus=_number(environment.get("SLURM_JOB_CPUS_PER_NODE")),  # 40(x2)
+        cpus=min(map(int, re.findall(r"(?:^|,)(\d+)", environment.get("SLURM_JOB_CPUS_PER_NODE", ""))), default=0),
         gpus=_number(environment.get("SLURM_GPUS_ON_NODE")) or _slurm_gpus(job_id),
         tasks=_number(tasks) or None,
     )

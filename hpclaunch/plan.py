@@ -225,7 +225,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
         request=request,
         partition_name=partition_name,
         partition=partition,
-        job_name=request.job_name or _job_name(command),
+        job_name=request.job_name or name_of(command),
         account=request.account or site.account,
         qos=_choose_qos(partition, request.qos, seconds, nodes * gpus, nodes * cpus),
         launcher=request.launcher or site.launcher,
@@ -294,7 +294,7 @@ def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: in
     return None
 
 
-def _job_name(command: list[str]) -> str:
+def name_of(command: list[str]) -> str:
     """Name the job after its script: `python -u train.py` is `train`."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem

@@ -205,6 +205,23 @@ print("done", flush=True)
 """
 
 
+# idr_torch's README example, and the Trainer of IDRIS's page on Lightning; the latter without GPUs.
+IDRIS = """
+import os
+import idr_torch
+import pytorch_lightning as pl
+import torch.distributed as dist
+dist.init_process_group(
+    backend="gloo", init_method="env://", world_size=idr_torch.world_size, rank=idr_torch.rank
+)
+trainer = pl.Trainer(
+    accelerator="cpu", devices=int(os.environ["SLURM_GPUS_ON_NODE"]), num_nodes=int(os.environ["SLURM_NNODES"])
+)
+print(dist.get_rank(), trainer.global_rank, os.environ["SLURM_PROCID"], os.environ["RANK"])
+print(dist.get_world_size(), trainer.world_size, os.environ["SLURM_NTASKS"], os.environ["WORLD_SIZE"])
+"""
+
+
 def wait_until(condition, seconds: float = 30) -> None:
     """Wait until `condition()` holds, and fail if it never does."""
     end = time.monotonic() + seconds

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import processes_with, start, submit, wait_until
 
 NAMES = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = (
     "import json, os, socket, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:], host=socket.gethostname())))"
 )
+AS_ROOT = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 LAUNCH = (sys.executable, "-m", "hpclaunch", "launch", "--quiet")
 
 
@@ -50,6 +52,58 @@ def test_in_a_salloc_every_rank_has_its_place(launcher, monkeypatch):
     assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
     assert {report["MINE"] for report in reports} == {'a "b" $c'}
     assert all(report["argv"] == ["a b"] for report in reports)
+
+
+def salloc(script: str, *words: str) -> None:
+    """Run a script in an allocation of two nodes; it must end with 0."""
+    words = ("--nodes=2", "--cpus-per-task=4", "--account=abc@v100", "--time=5", "--quiet", *words)
+    done = subprocess.run(
+        ["salloc", *words, "bash", "-c", f"export {AS_ROOT} PATH={Path(sys.executable).parent}:$PATH; {script}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize("shape", ["--ntasks-per-node=2", "--ntasks=2"])
+def test_launches_side_by_side_have_their_own_sizes_and_ports(shape, monkeypatch):
+    """However many tasks the salloc asked for, each launch starts its own ranks, by every launcher, at once."""
+    # As in a step of one task a node, whose distribution and core would count.
+    monkeypatch.setenv("SLURM_DISTRIBUTION", "cyclic")
+    monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")
+    four = [f"{rank}/4 of node {rank // 2}" for rank in range(4)]
+    launches = {
+        "--tasks-per-node 2": four,
+        "--tasks-per-node 1": ["0/2 of node 0", "1/2 of node 1"],
+        "--nodes 1 --tasks-per-node 2": ["0/2 of node 0", "1/2 of node 0"],
+        "--tasks-per-node 2 --launcher lightning": ["/4 of node 0", "/4 of node 1"],
+        "--tasks-per-node 2 --launcher torchrun": four,
+        "--tasks-per-node 2 --launcher mpirun": four,
+    }
+    meeting = "${TORCHELASTIC_RUN_ID-$MASTER_PORT}"
+    place = f"echo $0 on {meeting}: $RANK/$WORLD_SIZE of node $NODE_RANK$SLURM_CPU_BIND_LIST; sleep 1"
+    starts = (shlex.join([*LAUNCH, *words.split(), "--", "bash", "-c", place, words]) for words in launches)
+    salloc(f"{' & '.join(starts)} & for each in $(jobs -p); do wait $each || code=1; done; exit $code", shape)
+    found: dict[str, list[str]] = {}
+    ports = set()
+    for path in sorted(Path("hpclaunch-runs").glob("*/*-?.log")):
+        for words, port, said in re.findall("(.*) on (.*): (.*)", path.read_text()):
+            found.setdefault(words, []).append(said)
+            ports.add((path.parent.name, port))
+    assert found == launches
+    assert len({port for _, port in ports}) == len(ports) == len(launches)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_launches_from_two_nodes_have_ports_of_their_own(monkeypatch):
+    """Launches from two nodes of one allocation, in folders of their own, meet at different ports of the first node."""
+    monkeypatch.setenv("HPCLAUNCH_SITE", "slurm")
+    launch = shlex.join([*LAUNCH, "--nodes", "1", "--", "bash", "-c", "echo $MASTER_ADDR $MASTER_PORT"])
+    salloc(f"srun --ntasks=2 bash -c 'mkdir $SLURM_PROCID && cd $SLURM_PROCID && exec \"$@\"' in {launch}")
+    said = [path.read_text().split() for path in Path().glob("?/hpclaunch-runs/*/rank-0.log")]
+    assert [host for host, _ in said] == ["r6i4n0", "r6i4n0"]
+    first, second = (int(port) for _, port in said)
+    assert abs(first - second) > 1  # the next would be by a lock, which two real nodes do not share
 
 
 @pytest.mark.usefixtures("slurm")
@@ -89,6 +143,50 @@ def test_in_a_pbs_job_every_rank_has_its_place(qsub, work, launcher):
     assert len({report["MASTER_ADDR"] for report in reports}) == 1
     assert {report["MINE"] for report in reports} == {'a "b" $c'}
     assert sorted(report["PBS_NODENUM"] for report in reports) == ["0", "0", "1", "1"]
+
+
+def test_launches_side_by_side_in_a_pbs_job(qsub, work):
+    """Some of a PBS job's nodes are enough for a launch, and several at once, from two nodes, meet apart."""
+    qsub()
+    place = ["--", "bash", "-c", "echo $RANK/$WORLD_SIZE of node $NODE_RANK, $MASTER_ADDR:$MASTER_PORT; sleep 1"]
+    launches = "".join(
+        shlex.join([*LAUNCH, "--launcher", "tasks", "--tasks-per-node", "1", "--nodes", nodes, *place]) + " &\n"
+        for nodes in "1112"
+    )
+    other = shlex.quote(f"cd {shlex.quote(str(work))} && {launches.splitlines()[0].rstrip(' &')}")
+    (work / "own.sh").write_text(
+        "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
+        f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\n{launches}"
+        f"pbsdsh -n 48 -- /bin/bash -c {other} &\nwait\n"
+    )
+    subprocess.run(["qsub", "-W", "block=true", "own.sh"], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    said = [path.read_text().strip().split(", ") for path in sorted(Path("hpclaunch-runs").glob("*/rank-*.log"))]
+    assert sorted(place for place, _ in said) == [*["0/1 of node 0"] * 4, "0/2 of node 0", "1/2 of node 1"]
+    assert len({meeting for _, meeting in said}) == 5
+    assert len({meeting.partition(":")[0] for _, meeting in said}) == 2
+
+
+def test_a_job_that_takes_everything_along_from_a_job_is_its_own(qsub, monkeypatch):
+    """With `qsub -V` from inside the second attempt of a job, the new job begins with a first one of its own."""
+    qsub()
+    for name, value in {"PBS_JOBID": "12.gadi-pbs", "HPCLAUNCH_JOB": "11.gadi-pbs", "HPCLAUNCH_ATTEMPT": "2"}.items():
+        monkeypatch.setenv(name, value)
+    words = (
+        "--site",
+        "pbs-here",
+        "-p",
+        "normal",
+        "--max-attempts",
+        "2",
+        "-t",
+        "5m",
+        "--directive=-V",
+        "--force",
+        "directives",
+    )
+    job = submit(*words, "--tasks-per-node", "1", "--wait", "--", "bash", "-c", "echo $HPCLAUNCH_ATTEMPT")
+    assert Path("hpclaunch-runs", job, "rank-0.log").read_text() == "--- attempt 1 of 2 ---\n1\n"
+    assert not Path("hpclaunch-runs", "11.gadi-pbs").exists()
 
 
 def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):

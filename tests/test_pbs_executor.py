@@ -183,6 +183,26 @@ def test_an_array_that_the_site_refuses_leaves_nothing(qsub, work):
     assert not list((work / "hpclaunch-runs").glob("*.gadi-pbs"))
 
 
+def test_functions_find_their_hosts_and_their_job_its_name(qsub, work):
+    """A job is named after its function, hostnames lists the node of each rank, and submitit's helper exports."""
+    qsub()
+    assert python("""
+import os, submitit
+from functools import partial
+def train(rate):
+    environment = submitit.JobEnvironment()
+    place = submitit.helpers.TorchDistributedEnvironment().export()
+    assert os.environ["MASTER_ADDR"] == place.master_addr == environment.hostnames[0]
+    assert [os.environ["RANK"], os.environ["MASTER_PORT"]] == [str(place.rank), str(place.master_port)]
+    return len(set(environment.hostnames)), environment.num_nodes, place.world_size
+executor = submitit.AutoExecutor("logs", cluster="pbs")
+executor.update_parameters(nodes=2, tasks_per_node=2, timeout_min=5, pbs_queue="normal")
+job = executor.submit(partial(train, 1))
+print(job.results())
+print(*(line for line in job.paths.submission_file.read_text().splitlines() if line.startswith("#PBS -N")))
+""").splitlines() == [str([(2, 2, 4)] * 4), "#PBS -N train"]
+
+
 def test_wrong_parameters_come_with_the_right_ones(qsub):
     """An unknown parameter is refused with the list of those there are, a wrong value with the site's reason."""
     qsub()
@@ -198,6 +218,32 @@ def test_wrong_parameters_come_with_the_right_ones(qsub):
         2,
     )
     assert (executor.plan.account, executor.plan.world_size) == ("ab12", 1)
+
+
+@pytest.mark.parametrize("site", ["gadi", "jean-zay", "local"])
+def test_parameters_change_what_is_submitted_under_every_scheduler(site):
+    """update_parameters makes the plan anew, in submitit's names or ours, and refuses what it does not know."""
+    executor = hpclaunch.executor(site, account="ab12" if site == "gadi" else "abc@v100", tasks_per_node=2)
+    executor.update_parameters(timeout_min=90, name="mine", nodes=2, tasks_per_node=4)
+    plan = executor.plan
+    assert (plan.walltime, plan.job_name, plan.nodes, plan.world_size) == ("01:30:00", "mine", 2, 8)
+    assert "WORLD_SIZE=8" in executor._script()
+    with pytest.raises(ValueError, match=r"unknown parameter walltme; there are account.*walltime"):
+        executor.update_parameters(walltme="1h")
+    with pytest.raises(RequestError, match=r"site: (slurm|pbs) has (slurm|pbs), this executor"):
+        executor.update_parameters(site="pbs" if site == "jean-zay" else "slurm", partition=None, account=None)
+    assert executor.plan == plan
+
+
+@pytest.mark.parametrize(("site", "directive"), [("pbs", "#PBS -J 0-9%4"), ("slurm", "#SBATCH --array=0-9%4")])
+def test_so_many_jobs_of_an_array_run_at_once(site, directive):
+    """array_parallelism, with the scheduler's name in front as in submitit or without, is in the array's directive."""
+    executor = hpclaunch.executor(site, tasks_per_node=1)
+    executor.update_parameters(**{f"{executor.job_class.scheduler}_array_parallelism": 4})
+    executor._check_array(10)
+    assert directive in executor._script(10).splitlines()
+    with pytest.raises(ValueError, match="array_parallelism: 0 jobs at once"):
+        executor.update_parameters(array_parallelism=0)
 
 
 def test_the_script_is_the_usual_one(qsub, cli):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import COUNT, call, processes_with, start, wait_until
+from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
 
 import hpclaunch
 
@@ -52,6 +52,16 @@ def test_torchrun_numbers_nodes_and_ranks_alike(site):
     found = contract(rehearse(site, "--launcher", "torchrun", "--", "python", "-c", REPORT))
     assert [row[2:] for row in found] == [("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)]
     assert len({row[:2] for row in found}) == 1
+
+
+def test_recipes_for_slurm_work():
+    """What reads Slurm's own variables, idr_torch and the Trainer of IDRIS's page, finds its place in a rehearsal."""
+    pytest.importorskip("idr_torch", reason="idr_torch is not installed (pip install '.[dev]')")
+    pytest.importorskip("pytorch_lightning", reason="Lightning is not installed (pip install '.[train]')")
+    folder = rehearse("jean-zay", "--launcher", "tasks", "--", "python", "-c", IDRIS)
+    assert [path.read_text() for path in sorted(folder.glob("rank-*.log"))] == [
+        f"{rank} {rank} {rank} {rank}\n4 4 4 4\n" for rank in range(4)
+    ]
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -14,7 +14,9 @@ import pytest
 from conftest import processes_with, start, wait_until
 
 CONTRACT = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-REPORT = "import json, os, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:])))"
+REPORT = (
+    "import json, os, sys; print(json.dumps(dict(os.environ, argv=sys.argv[1:], cores=[*os.sched_getaffinity(0)])))"
+)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -31,7 +33,7 @@ def run_folder(work):
 
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
 def test_every_rank_has_its_place(work, launcher):
-    """Two nodes of two ranks have the seven variables right, a log each, and one port below the ephemeral ones."""
+    """Two nodes of two ranks have the seven variables right, a log each, one low port, and all cores to run on."""
     if launcher == "mpirun" and not shutil.which("mpirun"):
         pytest.skip("Open MPI is not installed: no mpirun on PATH")
     size = ["--nodes", 2, "--tasks-per-node", 2, "--launcher", launcher]
@@ -43,6 +45,7 @@ def test_every_rank_has_its_place(work, launcher):
     ]
     assert len({report["MASTER_PORT"] for report in reports}) == 1
     assert all(report["argv"] == ["a b"] for report in reports)
+    assert all(report["cores"] == [*os.sched_getaffinity(0)] for report in reports)
     if launcher != "torchrun":
         assert 20000 <= int(reports[0]["MASTER_PORT"]) < 32768
 
@@ -194,6 +197,16 @@ def test_busy_port_is_passed_over(work, cli):
     finally:
         listener.kill()
     assert json.loads((run_folder(work) / "rank-0.log").read_text())["MASTER_PORT"] == "23457"
+
+
+def test_runs_at_once_never_share_a_port(work, cli):
+    """Of several scripts that begin with one port at the same moment each gets one of its own."""
+    script = cli("render", "--site", "local", "--", "bash", "-c", "echo $MASTER_PORT; sleep 1").stdout
+    script = script.replace("MASTER_PORT=$((20000 + $$ % 10000))", "MASTER_PORT=23556")
+    (work / "job.sh").write_text(script)
+    for process in [subprocess.Popen(["bash", "job.sh"], stdout=subprocess.DEVNULL) for _ in range(5)]:
+        assert process.wait(timeout=60) == 0
+    assert len({path.read_text() for path in work.glob("hpclaunch-runs/*/rank-0.log")}) == 5
 
 
 def test_gpus_are_shared_out_among_emulated_nodes(work):

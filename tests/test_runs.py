@@ -228,13 +228,17 @@ def test_python_functions_run_here_too():
     import subprocess
 
     script = (
-        "import hpclaunch, os\n"
-        "executor = hpclaunch.executor('local', tasks_per_node=2)\n"
-        "job = executor.submit(lambda n: n + int(os.environ['RANK']), 10)\n"
+        "import hpclaunch, os, submitit\n"
+        "def hosts():\n"
+        "    place = submitit.helpers.TorchDistributedEnvironment().export()\n"
+        "    return [place.rank, *submitit.JobEnvironment().hostnames]\n"
+        "executor = hpclaunch.executor('local', nodes=2)\n"
+        "job = executor.submit(hosts)\n"
         "print(job.results())\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert run.stdout == "[10, 11]\n", run.stderr
+    hosts = ["127.0.0.1", "127.0.0.1"]
+    assert run.stdout == f"{[[0, *hosts], [1, *hosts]]}\n", run.stderr
 
 
 @pytest.mark.parametrize(

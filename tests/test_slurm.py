@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import IDRIS, call, processes_with, start, state, submit, wait_until
 
 import hpclaunch
 
@@ -64,6 +65,82 @@ def test_the_bundled_workload_trains(launcher):
     output = Path(f"mnist_{job}.out").read_text()
     assert "MEMBER: 1/4" in output
     assert "test accuracy" in output
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_recipes_for_slurm_work(launcher):
+    """What reads Slurm's own variables finds the rank's place, also where srun starts torchrun once a node."""
+    pytest.importorskip("idr_torch", reason="idr_torch is not installed (pip install '.[dev]')")
+    job = submit(
+        *TWO_BY_TWO, "--gpus-per-node", "2", "--launcher", launcher, "--wait", "--", sys.executable, "-c", IDRIS
+    )
+    assert [path.read_text() for path in sorted(Path("hpclaunch-runs", job).glob("rank-*.log"))] == [
+        f"{rank} {rank} {rank} {rank}\n4 4 4 4\n" for rank in range(4)
+    ]
+
+
+def test_a_job_submitted_from_a_job_is_like_any_other(work):
+    """What an allocation was given does not count for a job that is submitted from inside it."""
+    words = ("--nodes=2", "--ntasks-per-node=2", "--mem=1G", "--account=abc@v100", "--time=5", "--quiet")
+    command = ("submit", "--quiet", "--tasks-per-node", "1", "--wait", "--", sys.executable, "-c", REPORT)
+    done = subprocess.run(
+        ["salloc", *words, sys.executable, "-m", "hpclaunch", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + "".join(path.read_text() for path in work.glob("*.out"))
+    (found,) = reports(done.stdout.strip())
+    assert (found["SLURM_NTASKS"], found["SLURM_JOB_NUM_NODES"], found.get("SLURM_MEM_PER_NODE")) == ("1", "1", None)
+    assert found["SLURM_CONF"] == os.environ.get("SLURM_CONF", found["SLURM_CONF"])
+
+
+@pytest.mark.parametrize("name", ["100%_of_it", "a%%b", "a\\b"])
+def test_a_folder_that_slurm_cannot_write_to_is_refused(work, monkeypatch, name):
+    """Where Slurm would read the folder's name as a pattern, nothing is submitted, and the message says why."""
+    (work / name).mkdir()
+    monkeypatch.chdir(work / name)
+    monkeypatch.setenv("HPCLAUNCH_PATH", str(work / "site_profiles"))
+    process = start("submit", "--", "true")
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (1, "")
+    assert "submit from a folder without % and \\" in stderr
+    assert not (work / name / "hpclaunch-runs").exists()
+
+
+# Slurm's own business, or its configuration's.
+PLUMBING = re.compile(
+    r"SLURM_(CPU_BIND.*|.*COMM_.*|LAUNCH_NODE_IPADDR|STEP_LAUNCHER_PORT|TASK_PID|TOPOLOGY_.*|UMASK|NODE_ALIASES|CONF"
+    r"|PRIO_PROCESS|WORKING_CLUSTER|.*_PACK_GROUP_0|THREADS_PER_CORE|MEM_PER_CPU|JOB_(START|END)_TIME)"
+)
+
+
+def test_a_rehearsed_step_has_the_variables_of_a_real_one():
+    """A rank's variables of the job, of the step and of its place in them are as on the cluster."""
+    words = (
+        "--directive=--partition=gpu_p13",
+        "--directive=--qos=qos_gpu-t3",
+        *TWO_BY_TWO,
+        "--gpus-per-node",
+        "2",
+        "--cpus-per-task",
+        "10",
+    )
+    command = ("--launcher", "tasks", "--", sys.executable, "-c", REPORT)
+    real = reports(submit(*words, "--wait", *command))[3]
+    call("run", "--site", "jz", "--quiet", *words, *command)
+    (log,) = {*Path("hpclaunch-runs").glob("*/rank-3.log")} - {
+        Path("hpclaunch-runs", real["SLURM_JOB_ID"], "rank-3.log")
+    }
+    rehearsed = json.loads(log.read_text())
+    ours, theirs = (
+        {
+            name: value
+            for name, value in each.items()
+            if name.startswith("SLURM") or name.endswith(("_DEVICES", "ORDINAL"))
+        }
+        for each in (rehearsed, real)
+    )
+    assert {name for name in theirs if not PLUMBING.fullmatch(name)} == ours.keys()
+    same = [name for name in ours if not re.search("CLUSTER|NODELIST|NODENAME|HOST|JOB_?ID|USER", name)]
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
 
 
 def test_a_job_and_its_life():
@@ -245,8 +322,13 @@ import hpclaunch, os, submitit
 def place(factor):
     if factor == 0:
         raise ValueError("zero")
+    environment = submitit.JobEnvironment()
+    assert environment.hostnames == ["r6i4n0", "r6i4n1"]
+    assert environment.hostname == environment.hostnames[environment.node]
+    submitit.helpers.TorchDistributedEnvironment().export()
     return factor * int(os.environ["RANK"]), os.environ["MASTER_ADDR"], os.environ["NODE_RANK"]
-executor = hpclaunch.executor("jz", nodes=2, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
+executor = hpclaunch.executor("jz", nodes=1, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
+executor.update_parameters(nodes=2)
 assert isinstance(executor, submitit.SlurmExecutor)
 job = executor.submit(place, 10)
 expected = [(0, "r6i4n0", "0"), (10, "r6i4n0", "0"), (20, "r6i4n0", "1"), (30, "r6i4n0", "1")]
@@ -272,6 +354,7 @@ def test_map_array_is_one_submission(work, monkeypatch):
     script = """
 import hpclaunch
 executor = hpclaunch.executor("jz", tasks_per_node=1, walltime="00:05:00", account="abc@v100")
+executor.update_parameters(array_parallelism=40)
 jobs = executor.map_array(lambda n: n * n, range(50))
 print([job.result() for job in jobs] == [n * n for n in range(50)])
 """

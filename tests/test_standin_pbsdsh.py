@@ -35,6 +35,11 @@ def test_it_returns_0_whatever_the_tasks_do(run):
     assert "nosuchprogram: No such file or directory" in text
 
 
+def test_an_argument_ends_at_its_first_newline(run):
+    """What follows a newline in an argument is lost."""
+    assert run("pbsdsh -n 0 -- /bin/echo 'a\nb' c; sleep 0.3") == "a c\n"
+
+
 def test_n_counts_lines_and_wraps(run):
     """-n counts the lines of the nodefile from 0 and wraps: with one line a node, 1 and 49 are the same node."""
     script = "for i in 0 1 48 49; do pbsdsh -n $i -- /bin/sh -c 'echo node $PBS_NODENUM'; done; sleep 0.3"

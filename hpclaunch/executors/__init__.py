@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hpclaunch.plan import Plan
 
 
-EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "script.SlurmExecutor", "local": "script.LocalExecutor"}
+EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
 
 
 def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
@@ -28,11 +28,15 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
     The options are those of the command line, by their names with underscores. Raises HpclaunchError where the site
     would refuse them.
     """
+    return script_executor(plan_of({"site": site, **options}))
+
+
+def plan_of(options: dict[str, Any]) -> Plan:
+    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
     from hpclaunch.links import followed
     from hpclaunch.plan import make_plan
     from hpclaunch.request import make_request
     from hpclaunch.site import load
 
-    profile = load(site)
-    request = make_request({"site": site, "launcher": "tasks", **options})
-    return script_executor(make_plan(profile, followed(profile.site, request)))
+    profile = load(options["site"])
+    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))

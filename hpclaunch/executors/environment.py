@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 
 from submitit.core.job_environment import JobEnvironment
+from submitit.core.utils import DelayedSubmission, JobPaths
+from submitit.helpers import TorchDistributedEnvironment
 
 
 class HpclaunchJobEnvironment(JobEnvironment):
@@ -17,7 +19,6 @@ class HpclaunchJobEnvironment(JobEnvironment):
 
     _env = {
         "num_tasks": "WORLD_SIZE",
-        "num_nodes": "HPCLAUNCH_NODES",
         "node": "NODE_RANK",
         "global_rank": "RANK",
         "local_rank": "LOCAL_RANK",
@@ -27,6 +28,21 @@ class HpclaunchJobEnvironment(JobEnvironment):
     def job_id(self) -> str:
         """Return the id of the job, ARRAY_INDEX in an array: the name of its run folder."""
         return Path(os.environ["HPCLAUNCH_RUN_DIR"]).name
+
+    @property
+    def num_nodes(self) -> int:
+        """Count the nodes of the job."""
+        return self.num_tasks // int(os.environ["LOCAL_WORLD_SIZE"])
+
+    @property
+    def hostnames(self) -> list[str]:
+        """Return the host of each node, in the order of the ranks."""
+        return os.environ["HPCLAUNCH_HOSTS"].split()
+
+    def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
+        super()._handle_signals(paths, submission)
+        # It refuses by default to overwrite the variables of the launch contract, which say the same.
+        TorchDistributedEnvironment.export.__defaults__ = (True, True)  # set_cuda_visible_devices, overwrite
 
     def _requeue(self, countdown: int) -> None:
         if "PBS_JOBID" in os.environ:

@@ -7,16 +7,16 @@ import shlex
 import sys
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import submitit
 from msgspec import structs
 from submitit.core import core, utils
 
 from hpclaunch import runs, schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
+from hpclaunch.executors import parameters
 from hpclaunch.runs import UNKNOWN, Run, State
 from hpclaunch.submit import note, submit
 from hpclaunch.watch import Watch
@@ -131,13 +131,6 @@ class ScriptJob(core.Job[Any]):
             return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
 
 
-class SlurmJob(ScriptJob):
-    """A job under Slurm."""
-
-    scheduler = "slurm"
-    watcher = Watcher()
-
-
 class LocalJob(ScriptJob):
     """A job on this machine."""
 
@@ -146,9 +139,15 @@ class LocalJob(ScriptJob):
 
 
 class ScriptExecutor(core.PicklingExecutor):
-    """Submits a plan's script: as it is, or with submitit's worker as the command."""
+    """Submits a plan's script: as it is, or with submitit's worker as the command.
+
+    Its parameters are the options of `hpclaunch submit` by their names with underscores, submitit's own names among
+    them, and `array_parallelism` where the scheduler has arrays; each may have the scheduler's name in front.
+    """
 
     job_class: type[ScriptJob] = ScriptJob
+    has_arrays = True
+    _at_once: int | None = None  # jobs of an array
 
     def __init__(self, folder: Path | str, plan: Plan) -> None:
         # Not super(): submitit's Slurm executor wants srun on PATH, which a laptop that renders does not have.
@@ -159,6 +158,30 @@ class ScriptExecutor(core.PicklingExecutor):
         """Submit jobs of this plan from now on."""
         self.plan = plan
         self.parameters["timeout_min"] = max(plan.seconds / 60, plan.seconds / 120 + _SUBMITIT_MARGIN_MIN)
+
+    @classmethod
+    def _equivalence_dict(cls) -> core.EquivalenceDict:
+        names = ("timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
+        return {"name": "job_name", **{name: name for name in names}}  # type: ignore[typeddict-item]
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return parameters.names() | ({"array_parallelism"} if cls.has_arrays else set())
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        """Make the plan anew. Raises ValueError for unknown names, HpclaunchError where the site would refuse it."""
+        given = {name.removeprefix(f"{self.job_class.scheduler}_"): value for name, value in kwargs.items()}
+        if unknown := sorted(given.keys() - self._valid_parameters()):
+            raise ValueError(
+                f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(self._valid_parameters()))}"
+            )
+        at_once = given.pop("array_parallelism", self._at_once)
+        if at_once is not None and (type(at_once) is not int or at_once < 1):
+            raise ValueError(f"array_parallelism: {at_once!r} jobs at once; use a whole number from 1 on")
+        plan = parameters.changed(self.plan, given)
+        self._at_once = at_once
+        self.parameters.update(kwargs)
+        self.plan_for(plan)
 
     def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
         """Submit a finished script; the job has no result, but a state, logs and cancel()."""
@@ -177,7 +200,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
         request = self.plan.request
         request.check_passed(os.environ)
-        settings = {"SUBMITIT_EXECUTOR": "hpclaunch", "HPCLAUNCH_NODES": str(self.plan.nodes)}
+        settings = {"SUBMITIT_EXECUTOR": "hpclaunch"}
         plan = structs.replace(
             self._with_directives(count),
             command=shlex.split(self._submitit_command_str),
@@ -196,9 +219,22 @@ class ScriptExecutor(core.PicklingExecutor):
         """Return the directives of a worker's script, of an array's where `count` is above 1."""
         return []
 
+    def _indices(self, count: int) -> str:
+        """Return an array's indices, and behind them how many of its jobs may run at once: 0-9%4."""
+        return f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
+
     def _array_ids(self, array: str, count: int) -> list[str]:
-        """Return the ids of an array's jobs; none where the scheduler knows no arrays."""
-        return []
+        """Return the ids of an array's jobs."""
+        raise NotImplementedError("its scheduler has no arrays")
+
+    def _named(self, function: Callable[..., Any]) -> Plan:
+        """Return the plan with the function's name as the job's, unless a person gave one."""
+        from hpclaunch.plan import name_of
+
+        if self.plan.request.job_name:
+            return self.plan
+        function = getattr(function, "func", function)  # of a functools.partial
+        return structs.replace(self.plan, job_name=name_of([getattr(function, "__name__", type(function).__name__)]))
 
     def _check_array(self, count: int) -> None:
         """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.
@@ -221,9 +257,18 @@ class ScriptExecutor(core.PicklingExecutor):
             raise RequestError(*refusals)
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
+        if len(delayed_submissions) > 1 and not self.has_arrays:
+            return [job for delayed in delayed_submissions for job in self._internal_process_submissions([delayed])]
+        plan, self.plan = self.plan, self._named(delayed_submissions[0].function)
+        try:
+            if len(delayed_submissions) == 1:
+                return core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)
+            return self._submit_array(delayed_submissions)
+        finally:
+            self.plan = plan
+
+    def _submit_array(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
         count = len(delayed_submissions)
-        if count == 1 or not self._array_ids("", count):
-            return core.PicklingExecutor._internal_process_submissions(self, delayed_submissions)
         self._check_array(count)
         root = utils.JobPaths.get_first_id_independent_folder(self.folder)
         root.mkdir(parents=True, exist_ok=True)
@@ -267,20 +312,8 @@ class ScriptExecutor(core.PicklingExecutor):
         return -1
 
 
-class SlurmExecutor(ScriptExecutor, submitit.SlurmExecutor):
-    """submitit's Slurm executor over our script; several jobs at once are one array."""
-
-    job_class = SlurmJob  # type: ignore[assignment]
-
-    def _directives(self, count: int) -> list[str]:
-        array = [f"--array=0-{count - 1}"] if count > 1 else []
-        return ["--signal=USR2@90", *array]
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        return [f"{array}_{index}" for index in range(count)]
-
-
 class LocalExecutor(ScriptExecutor):
     """The same on this machine."""
 
     job_class = LocalJob
+    has_arrays = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,10 @@ from pathlib import Path
 from hpclaunch.errors import SchedulerError
 
 STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not silence the others
+# What a job has of its own: sbatch and `qsub -V` would take it as asked for, or hand it on to a job submitted from it.
+_OF_A_JOB = re.compile(
+    r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
+)
 
 
 def ask(
@@ -22,9 +27,11 @@ def ask(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command from `folder` or the current one, with `variables` added to the environment.
 
-    Raises SchedulerError with what it says if its exit code is none of `fine`, or if it is not found, cannot be started
-    or gives no answer in so many seconds.
+    Inside of a job that is the environment outside of it. Raises SchedulerError with what it says if its exit code is
+    none of `fine`, or if it is not found, cannot be started or gives no answer in so many seconds.
     """
+    inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
+    outside = {name: value for name, value in os.environ.items() if not (inside and _OF_A_JOB.match(name))}
     try:
         done = subprocess.run(
             list(words),
@@ -33,7 +40,7 @@ def ask(
             check=False,
             cwd=folder,
             timeout=seconds,
-            env={**os.environ, **(variables or {})},
+            env={**outside, **(variables or {})},
         )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]}: not found; is this a login node of the site?") from None

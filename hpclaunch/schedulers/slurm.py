@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from hpclaunch.errors import SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
 from hpclaunch.schedulers.command import STATE_SECONDS, ask, call
 
@@ -40,7 +42,16 @@ OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
 
 
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through sbatch's stdin, so that no file is left where it is refused."""
+    """Submit the script through sbatch's stdin, so that no file is left where it is refused.
+
+    Raises HpclaunchError in a folder where no job can write its output.
+    """
+    here, own = str(Path.cwd()), re.search(r"^#SBATCH\s+(-o\s*|--output[= ]\s*)/", script, re.MULTILINE)
+    if not own and (read := re.search(r"\\|%[\w%]", here)):
+        raise HpclaunchError(
+            f"{here}: Slurm reads {read[0]} in the path of a job's output as a sign of its own, and the job dies",
+            "submit from a folder without % and \\ in its path",
+        )
     options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
     options += [f"--job-name={name}"] if name else []
     answer = call(["sbatch", "--parsable", *options], stdin=script).strip()

@@ -35,7 +35,7 @@ module load NCI-ai-ml/24.11 || exit 1
 export OMP_NUM_THREADS=16 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
 if ((${#nodes[@]} != 1)); then
     echo "hpclaunch: PBS gave ${#nodes[@]} hosts, the job is made for 1"
@@ -44,8 +44,12 @@ fi
 MASTER_ADDR=${nodes[0]#* }
 job_number=${PBS_JOBID%%[!0-9]*}
 MASTER_PORT=$((20000 + job_number % 10000))
-port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
-while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+take_port() { # PORT; the lock lasts as long as this script and what it starts
+    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
+    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
+    flock -n "$lock" || (($? != 1)) # 1: another has it
+}
+until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=8
 
 # The first failure is the job's; what fails after it is its consequence.

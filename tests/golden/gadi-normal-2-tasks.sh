@@ -34,7 +34,7 @@ module load NCI-ai-ml/24.11 || exit 1
 export OMP_NUM_THREADS=48 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
 if ((${#nodes[@]} != 2)); then
     echo "hpclaunch: PBS gave ${#nodes[@]} hosts, the job is made for 2"
@@ -43,8 +43,12 @@ fi
 MASTER_ADDR=${nodes[0]#* }
 job_number=${PBS_JOBID%%[!0-9]*}
 MASTER_PORT=$((20000 + job_number % 10000))
-port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
-while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+take_port() { # PORT; the lock lasts as long as this script and what it starts
+    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
+    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
+    flock -n "$lock" || (($? != 1)) # 1: another has it
+}
+until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=1
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -120,7 +124,7 @@ trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 
 # Fan-out: pbsdsh starts one program on each node; -n counts lines of the nodefile.
 for ((node = 0; node < 2; node++)); do
-    pbsdsh -n "${nodes[node]%% *}" -- /bin/bash "$HPCLAUNCH_RUN_DIR/node.sh" "$node" &
+    pbsdsh -n "${nodes[node]%% *}" -- /bin/bash -c "$(printf '. %q' "$HPCLAUNCH_RUN_DIR/node.sh") $node" & # no newline passes
     shells[node]=$! beats[node]="" silent[node]=0
 done
 

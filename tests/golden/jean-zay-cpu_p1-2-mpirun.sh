@@ -28,11 +28,15 @@ module load pytorch-gpu/py3/2.8.0 || exit 1
 export OMP_NUM_THREADS=40 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
-port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
-while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+take_port() { # PORT; the lock lasts as long as this script and what it starts
+    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
+    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
+    flock -n "$lock" || (($? != 1)) # 1: another has it
+}
+until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=1
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -66,8 +70,8 @@ show=$!
     echo 'run_rank "$@"'
 } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
 
-# Fan-out: mpirun starts the ranks and ends them all when one fails.
-mpirun -n 2 --map-by ppr:1:node \
+# Fan-out: mpirun starts the ranks and ends them all when one fails. It would bind each of two ranks to a single core.
+mpirun -n 2 --bind-to none --map-by ppr:1:node \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
 job=$!
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait

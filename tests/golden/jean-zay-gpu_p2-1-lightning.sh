@@ -30,11 +30,15 @@ module load pytorch-gpu/py3/2.8.0 || exit 1
 export OMP_NUM_THREADS=3 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
-port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
-while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+take_port() { # PORT; the lock lasts as long as this script and what it starts
+    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
+    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
+    flock -n "$lock" || (($? != 1)) # 1: another has it
+}
+until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=8
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -59,9 +63,11 @@ run_rank() { # COMMAND...
 tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/node-0.log" "$HPCLAUNCH_RUN_DIR/node-0.err" 2>/dev/null &
 show=$!
 
-# Fan-out: srun carries environment and functions to every node, and ends all when one fails.
+# Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
+# what the allocation has in SLURM_NTASKS and the like would win.
 export -f fail run_rank
-srun --export=ALL --cpus-per-task=24 --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 \
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
 code=$?
 sleep 1 # rank 0's last words
 { kill "$show" && wait "$show"; } 2>/dev/null

@@ -16,11 +16,15 @@ echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# Rendezvous: the head node, at a port of this job's own on which nothing listens there.
+# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=127.0.0.1
 MASTER_PORT=$((20000 + $$ % 10000))
-port_taken() { (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null; }
-while port_taken "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+take_port() { # PORT; the lock lasts as long as this script and what it starts
+    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
+    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
+    flock -n "$lock" || (($? != 1)) # 1: another has it
+}
+until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
 
 # The first failure is the job's; what fails after it is its consequence.

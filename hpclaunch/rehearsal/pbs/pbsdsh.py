@@ -1,7 +1,7 @@
 """pbsdsh: starts a program on nodes of the job it is called in, and returns 0 whatever becomes of it.
 
 OpenPBS 23.06, seen: what the script exports does not arrive, stdin is empty, the folder is $HOME, a dead node is never
-noticed, and what tasks print goes to the job's output rather than to pbsdsh's.
+noticed, what tasks print goes to the job's output rather than to pbsdsh's, and an argument ends at its first newline.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
     except Refusal as error:
         print(f"pbsdsh: {error}", file=sys.stderr)
         return error.code
-    return _work(session, hosts, program, options)
+    return _work(session, hosts, [word.partition("\n")[0] for word in program], options)
 
 
 @dataclass(frozen=True)

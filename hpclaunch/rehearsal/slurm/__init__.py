@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hpclaunch import walltime
 from hpclaunch.rehearsal.programs import end, processes, write_programs
+from hpclaunch.rehearsal.slurm.environment import of_job
 
 KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
 PROGRAMS = ("slurm.srun", "slurm.scontrol", "mpirun", "module")
@@ -36,24 +37,10 @@ def rehearse(script: Path, folder: Path) -> int:
     """
     defaults = {"job-name": "job.sh", "output": "slurm-%j.out"}
     asked = defaults | options(script.read_text(errors="surrogateescape"))
-    nodes, tasks = int(asked.get("nodes", 1)), int(asked.get("ntasks-per-node", 1))
     job_id = str(os.getpid())
     output = Path(asked["output"].replace("%x", asked["job-name"]).replace("%j", job_id))
-    environment = os.environ | write_programs(folder, PROGRAMS)
-    environment |= {
-        "SLURM_JOB_ID": job_id,
-        "SLURM_JOB_NAME": asked["job-name"],
-        "SLURM_JOB_NODELIST": ",".join(f"127.0.0.{node + 1}" for node in range(nodes)),
-        "SLURM_JOB_NUM_NODES": str(nodes),
-        "SLURM_NNODES": str(nodes),
-        "SLURM_NTASKS": str(nodes * tasks),
-        "SLURM_NTASKS_PER_NODE": str(tasks),
-        "SLURM_TASKS_PER_NODE": f"{tasks}(x{nodes})" if nodes > 1 else str(tasks),
-        "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_NODEID": "0",
-        "SLURM_PROCID": "0",
-        "SLURM_LOCALID": "0",
-    }
+    hosts = [f"127.0.0.{node + 1}" for node in range(int(asked.get("nodes", 1)))]
+    environment = os.environ | write_programs(folder, PROGRAMS) | of_job(asked, job_id, hosts)
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: told.append(number))

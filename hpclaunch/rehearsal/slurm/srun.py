@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from hpclaunch.rehearsal.programs import MARK, end
+from hpclaunch.rehearsal.slurm.environment import of_step
 
 KILL_WAIT = 5.0
 
@@ -23,12 +24,20 @@ def main() -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(prog="srun", allow_abbrev=False)
     parser.add_argument("--export", default="ALL")
+    parser.add_argument("--nodes", type=int, default=int(os.environ["SLURM_NNODES"]))
+    parser.add_argument("--ntasks", type=int)
+    parser.add_argument("--ntasks-per-node", type=int, default=int(os.environ["SLURM_NTASKS_PER_NODE"]))
     parser.add_argument("--cpus-per-task", type=int)
+    parser.add_argument("--distribution", choices=["block"])
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
-    hosts = os.environ["SLURM_JOB_NODELIST"].split(",")
-    per_node = int(os.environ["SLURM_NTASKS_PER_NODE"])
+    hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: asked.nodes]
+    per_node = asked.ntasks_per_node
+    # As in Slurm, the job's own number of tasks wins where none is asked.
+    if (asked.ntasks or int(os.environ["SLURM_NTASKS"])) != len(hosts) * per_node:
+        print("srun: error: Unable to create step: More processors requested than permitted", file=sys.stderr)
+        return 1
     tasks = [_start(asked, hosts, per_node, rank) for rank in range(len(hosts) * per_node)]
 
     def alive() -> list[int]:
@@ -52,18 +61,5 @@ def _start(asked: argparse.Namespace, hosts: list[str], per_node: int, rank: int
     node = rank // per_node
     scratch = Path(os.environ[MARK]) / f"tmp-{node}"
     scratch.mkdir(exist_ok=True)
-    environment = os.environ | {
-        "SLURM_PROCID": str(rank),
-        "SLURM_LOCALID": str(rank % per_node),
-        "SLURM_NODEID": str(node),
-        "SLURMD_NODENAME": hosts[node],
-        "SLURM_STEP_ID": "0",
-        "SLURM_STEP_NUM_TASKS": str(len(hosts) * per_node),
-        "SLURM_STEP_NUM_NODES": str(len(hosts)),
-        "SLURM_STEP_NODELIST": ",".join(hosts),
-        "TMPDIR": str(scratch),
-    }
-    environment.pop("SLURM_CPUS_PER_TASK", None)
-    if asked.cpus_per_task:
-        environment["SLURM_CPUS_PER_TASK"] = str(asked.cpus_per_task)
+    environment = of_step(os.environ, hosts, per_node, asked.cpus_per_task, rank) | {"TMPDIR": str(scratch)}
     return subprocess.Popen(asked.command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)

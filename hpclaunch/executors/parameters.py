@@ -1,0 +1,44 @@
+"""The parameters of an executor: the options of `hpclaunch submit`, with underscores, and submitit's names for some."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from hpclaunch.errors import RequestError
+from hpclaunch.executors import plan_of
+
+if TYPE_CHECKING:  # submitit's worker imports this module in every rank
+    from hpclaunch.plan import Plan
+
+_ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
+# The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
+_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "cores"}
+
+
+def names() -> set[str]:
+    """Return the names of the parameters that every executor has."""
+    from hpclaunch.request import Request
+
+    return {*Request.__struct_fields__, *_ALIASES, "timeout_min"} - _NOT_OURS
+
+
+def changed(plan: Plan, given: dict[str, Any]) -> Plan:
+    """Return the plan with these parameters in place of its own; None is the site's default.
+
+    Raises HpclaunchError where the site would refuse it, or has another scheduler.
+    """
+    options = {_ALIASES.get(name, name): value for name, value in given.items()}
+    if (minutes := options.pop("timeout_min", None)) is not None:
+        options["walltime"] = f"{math.ceil(minutes * 60)}s"
+    if options.get("mem_gb") is not None:
+        options["mem_gb"] = math.ceil(options["mem_gb"])
+    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "links": {}} | options)
+    if new.site.scheduler != plan.site.scheduler:
+        raise RequestError(
+            f"site: {new.name} has {new.site.scheduler}, this executor is for {plan.site.scheduler}; "
+            f"use hpclaunch.executor({new.name!r})"
+        )
+    return new
