@@ -257,19 +257,19 @@ def _plan(profile: Profile, request: Request) -> Plan:
 
 
 def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
-    """All of a node's GPUs; on a single node no more than there are tasks."""
-    if request.gpus_per_node is not None:
-        return request.gpus_per_node
+    """All of a node's GPUs, on a single node no more than there are tasks; none where jobs are small."""
+    if request.gpus_per_node is not None or partition.small_jobs:
+        return request.gpus_per_node or 0
     if nodes == 1 and request.tasks_per_node:
         return min(partition.gpus_per_node, request.tasks_per_node)
     return partition.gpus_per_node
 
 
 def _offered_cpus(partition: Partition, nodes: int, gpus: int) -> int:
-    """Cores of a node that the job may use: its GPUs' share, a whole node, or one where nothing is known."""
+    """Cores of a node for the job: its GPUs' share, a whole node, or one where jobs are small or nothing is known."""
     if gpus and partition.cpus_per_gpu:
         return gpus * partition.cpus_per_gpu
-    cores = partition.cores_per_node or 1
+    cores = 1 if partition.small_jobs else partition.cores_per_node or 1
     return cores if nodes > 1 else min(cores, partition.max_cores or cores)
 
 

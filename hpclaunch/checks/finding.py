@@ -88,4 +88,5 @@ def judged(profile: Profile, name: str, check: Check, found: Found) -> Finding:
     weak = found.key is not None and is_unconfirmed(profile.site, found.key)
     on_slurm = check.slurm_source if profile.site.scheduler == "slurm" else ""
     source = profile.where(key) or found.source or on_slurm or check.source
+    source += ", not confirmed" if weak else ""
     return Finding(name, found.message, not (found.warns or weak), source, ".".join(map(str, key)))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.checks.finding import Found, partition_key
+from hpclaunch.cost import charged_gb
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
@@ -37,11 +38,13 @@ def memory_charge(plan: Plan) -> Iterator[Found]:
     charge, cores = plan.partition.charge, plan.nodes * plan.cpus_per_node
     if plan.request.mem_gb and charge and charge.mem_gb_per_core:
         total = plan.nodes * plan.request.mem_gb
-        as_cores = total / charge.mem_gb_per_core
+        as_cores = charged_gb(charge, total) / charge.mem_gb_per_core
         if as_cores > cores + 1e-9:
+            block = charge.mem_gb_block or 1
+            free = int(charge.mem_gb_per_core * cores / plan.nodes // block * block)
             yield Found(
                 f"{total} GB asked are charged as {as_cores:.6g} cores, {as_cores / cores:.3g} times the {cores} "
-                f"asked; use --mem-gb {int(charge.mem_gb_per_core * cores / plan.nodes)} if that is enough",
+                f"asked; {f'use --mem-gb {free}' if free else 'use less'} if that is enough",
                 partition_key(plan, "charge", "mem_gb_per_core"),
                 warns=True,
             )

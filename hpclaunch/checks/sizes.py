@@ -26,7 +26,7 @@ def gpus(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{plan.gpus_per_node} per node asked, a node of {where} {instead}", partition_key(plan, "gpus_per_node")
         )
-    elif most and not plan.gpus_per_node:
+    elif most and not plan.gpus_per_node and not plan.partition.small_jobs:
         yield Found(f"none asked, {where} is for GPU jobs; ask for 1 to {most}", partition_key(plan, "gpus_per_node"))
 
 
