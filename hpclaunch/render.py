@@ -44,7 +44,7 @@ def render(plan: Plan, cache: Cache | None = None, kind: Callable[..., jinja2.En
     """Return the job script of `plan`; the same plan gives the same bytes.
 
     `kind` makes the environment, for one that sees more than the text.
-    Raises TemplateError where the template is missing or broken.
+    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
     """
     wanted = plan.request.template or plan.site.template or plan.site.scheduler
     folders = [str(folder.resolve()) for folder in paths.search_path("templates")]
@@ -69,7 +69,7 @@ def render(plan: Plan, cache: Cache | None = None, kind: Callable[..., jinja2.En
     )
     environment.filters.update(sh=quote, path=_path, expand=_expand)
     try:
-        return environment.get_template(name).render(
+        script = environment.get_template(name).render(
             plan=plan, version=__version__, provenance=plan.request.command_line()
         )
     except jinja2.TemplateNotFound as error:
@@ -80,6 +80,24 @@ def render(plan: Plan, cache: Cache | None = None, kind: Callable[..., jinja2.En
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise TemplateError(f"template {name}: {error}") from None
+    if kind is jinja2.Environment:  # any other writes marks into the script
+        _read_back(plan, script, [template.filename or "" for template in (environment.cache or {}).values()])
+    return script
+
+
+def _read_back(plan: Plan, script: str, used: list[str]) -> None:
+    """Compare a script with its plan if one of the templates used is not shipped: the tests do so for those that are.
+
+    Raises TemplateError with every difference.
+    """
+    shipped = str(paths.shipped("templates").resolve())
+    own = [paths.shown(file) for file in used if not file.startswith(shipped)]
+    if not own or plan.run_id or plan.site.scheduler == "local" or "repeated" in plan.request.force:
+        return
+    from hpclaunch.script.readback import differences
+
+    if found := [f"{', '.join(own)}: {line}" for line in differences(plan, script)]:
+        raise TemplateError(*found, "fix the template, or use --force repeated")
 
 
 def _path(text: str) -> str:

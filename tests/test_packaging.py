@@ -125,6 +125,7 @@ FILES = [
     "hpclaunch/script/lexer.py",
     "hpclaunch/script/pbs_traps.py",
     "hpclaunch/script/program.py",
+    "hpclaunch/script/readback.py",
     "hpclaunch/script/remark.py",
     "hpclaunch/script/rewrite.py",
     "hpclaunch/script/same.py",

@@ -131,7 +131,7 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
         ("local", {"max_attempts": 3}, "nothing limits the time on this machine"),
         ("jean-zay", {"max_attempts": 3, "walltime": "2m"}, "--warn-before 00:02:00: not before the whole walltime"),
         ("gadi", {"max_attempts": 2, "directive": ["-J 0-3"]}, "-J with --max-attempts: each job of the array"),
-        ("gadi", {"directive": ["-l foo=1 # why"]}, "PBS refuses a comment behind a directive"),
+        ("gadi", {"directive": ["-l foo=1 # why"]}, "behind the directive: qsub refuses it"),
         ("gadi", {"job_name": "a\nb"}, "--job-name: expected at most 230 letters, digits and ._+-"),
         ("gadi", {"job_name": "a/b"}, "--job-name: expected"),
         ("gadi", {"account": "ab12 -l x"}, "--account: expected one word"),

@@ -29,7 +29,7 @@ _NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated", "log-folder"}
 _TWINS = {
     "account": {"no-account", "placeholders", "variable"},
     "qos": {"default-qos"},
-    "directives": {"variable", "export", "comma"},
+    "directives": {"variable", "export", "comma", "comment", "unknown-option", "unreadable", "malformed"},
     "refused-directives": {"select", "no-gpu-gres"},
     "env": {"ncpus-variable"},
     "job-name": {"job-name"},

@@ -40,8 +40,8 @@ def install(
 
     `hosts` are addresses of this machine, each a node; none means 127.0.0.1 and on, as many as jobs need. The nodefile
     has a line for every "cpu", "gpu" or "node" of a host. `kill_delay` and `poll` are seconds; walltimes are looked at
-    when polling. `dead` is a host that swallows what pbsdsh starts there. Without `queues` there are Gadi's, of the shipped
-    profile, with nodes of `cores_per_node`.
+    when polling. `dead` is a host that swallows what pbsdsh starts there. Without `queues` there are those of
+    the shipped profile of Gadi, with nodes of `cores_per_node`.
 
     Raises ValueError: `lines` is none of the three.
     """
