@@ -14,7 +14,21 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
-_NOT_SAID = ("command", "links", "max_cost", "confirm_above")  # whatever price is allowed, the script is the same
+_NOT_SAID = (
+    "command",
+    "links",
+    "program",
+    "max_cost",
+    "confirm_above",
+)  # whatever price is allowed, the script is the same
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """What this machine knows of a command's program."""
+
+    wrong: Annotated[str, Meta(description="Why it cannot run.")] = ""
+    sure: Annotated[bool, Meta(description="It cannot run as a job either.")] = False
+    saves: Annotated[bool, Meta(description="It looks as if it saved before the walltime and went on later.")] = True
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +62,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[Text] = []
     links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
+    program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

@@ -72,6 +72,7 @@ FILES = [
     "hpclaunch/logs.py",
     "hpclaunch/paths.py",
     "hpclaunch/plan.py",
+    "hpclaunch/program.py",
     "hpclaunch/py.typed",
     "hpclaunch/rehearsal/__init__.py",
     "hpclaunch/rehearsal/module.py",

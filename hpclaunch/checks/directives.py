@@ -181,7 +181,7 @@ def signal(plan: Plan) -> Iterator[Found]:
 
 
 def attempts(plan: Plan) -> Iterator[Found]:
-    """Refuse further attempts where none can be: no time limit, no time to save, an array, a --signal of one's own."""
+    """Refuse further attempts where none can be: no time limit, no time to save, an array; warn if nothing saves."""
     if plan.max_attempts == 1:
         return
     if plan.site.scheduler == "local":
@@ -194,3 +194,9 @@ def attempts(plan: Plan) -> Iterator[Found]:
         )
     if plan.warn_seconds >= plan.seconds:
         yield Found(f"--warn-before {clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}")
+    if plan.request.program and not plan.request.program.saves:
+        yield Found(
+            f"{plan.max_attempts} asked, nothing in the command shows that it saves at SIGUSR1 and leaves with exit "
+            "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",
+            warns=True,
+        )

@@ -43,7 +43,7 @@ def submit_command(
 
     # What a script of a person's own asks for is not read, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
-    request, profile = planned_request(ctx, values)
+    request, profile = planned_request(ctx, values, starts=True)
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     plan = make_plan(profile, request)
     if script is not None:
