@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from msgspec import Struct, structs
@@ -12,6 +13,7 @@ from msgspec import Struct, structs
 from hpclaunch import checks, walltime
 from hpclaunch.checks import Finding
 from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
+from hpclaunch.checks.ways import with_ways
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError, counted
@@ -175,8 +177,13 @@ def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Find
     findings = list(checks.request_findings(profile, request))
     wrong = {finding.check for finding in findings}
     left_open = {option: None for name in wrong for option in _WORDS[name]}
-    plan = _plan(profile, structs.replace(request, **left_open))
-    findings += checks.plan_findings(profile, plan, anywhere="partition" in wrong)
+    request = structs.replace(request, **left_open)
+    plan = _plan(profile, request)
+
+    def judge(request: Request) -> Iterator[Finding]:
+        return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
+
+    findings = list(with_ways([*findings, *judge(request)], request, judge))
     if wrong:
         return None, findings
     warnings = [str(finding) for finding in findings if not finding.refuses]
