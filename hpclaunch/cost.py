@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from hpclaunch.errors import counted
-from hpclaunch.site import Partition
+from hpclaunch.site import Charge, Partition
 
 
 class Cost(Struct, frozen=True):
@@ -44,7 +46,7 @@ def job_cost(
     if charge is None:
         return None
     if charge.per == "core":
-        units, said = _cores(nodes * cpus_per_node, mem_gb, charge.mem_gb_per_core)
+        units, said = _cores(nodes * cpus_per_node, mem_gb, charge)
     else:
         units, said = _gpus(partition, nodes, gpus_per_node, cpus_per_node)
     factors = [
@@ -57,12 +59,19 @@ def job_cost(
     return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
 
 
-def _cores(cpus: int, mem_gb: float, mem_gb_per_core: float | None) -> tuple[float, str]:
+def charged_gb(charge: Charge, mem_gb: float) -> float:
+    """Return the GB that are charged for `mem_gb`: whole blocks where the site counts in blocks."""
+    block = charge.mem_gb_block
+    return math.ceil(mem_gb / block - 1e-9) * block if block else mem_gb
+
+
+def _cores(cpus: int, mem_gb: float, charge: Charge) -> tuple[float, str]:
     """Count the cores that are charged: the job's, or those that its memory amounts to."""
-    if not (mem_gb and mem_gb_per_core):
+    share, charged = charge.mem_gb_per_core, charged_gb(charge, mem_gb)
+    if not (mem_gb and share):
         return cpus, counted(cpus, "cpu")
-    said = f"max({counted(cpus, 'cpu')}, {mem_gb:.6g} GB / {mem_gb_per_core:.6g} GB)"
-    return max(cpus, mem_gb / mem_gb_per_core), said
+    blocks = f" in blocks of {charge.mem_gb_block:g} GB = {charged:.6g} GB" if charged != mem_gb else ""
+    return max(cpus, charged / share), f"max({counted(cpus, 'cpu')}, {mem_gb:.6g} GB{blocks} / {share:.6g} GB)"
 
 
 def _gpus(partition: Partition, nodes: int, gpus: int, cpus: int) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from msgspec import Struct, structs
@@ -12,6 +13,7 @@ from msgspec import Struct, structs
 from hpclaunch import checks, walltime
 from hpclaunch.checks import Finding
 from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
+from hpclaunch.checks.ways import with_ways
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError, counted
@@ -180,8 +182,13 @@ def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Find
     findings = list(checks.request_findings(profile, request))
     wrong = {finding.check for finding in findings}
     left_open = {option: None for name in wrong for option in _WORDS[name]}
-    plan = _plan(profile, structs.replace(request, **left_open))
-    findings += checks.plan_findings(profile, plan, anywhere="partition" in wrong)
+    request = structs.replace(request, **left_open)
+    plan = _plan(profile, request)
+
+    def judge(request: Request) -> Iterator[Finding]:
+        return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
+
+    findings = list(with_ways([*findings, *judge(request)], request, judge))
     if wrong:
         return None, findings
     warnings = [str(finding) for finding in findings if not finding.refuses]
@@ -263,19 +270,19 @@ def _plan(profile: Profile, request: Request) -> Plan:
 
 
 def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
-    """All of a node's GPUs; on a single node no more than there are tasks."""
-    if request.gpus_per_node is not None:
-        return request.gpus_per_node
+    """All of a node's GPUs, on a single node no more than there are tasks; none where jobs are small."""
+    if request.gpus_per_node is not None or partition.small_jobs:
+        return request.gpus_per_node or 0
     if nodes == 1 and request.tasks_per_node:
         return min(partition.gpus_per_node, request.tasks_per_node)
     return partition.gpus_per_node
 
 
 def _offered_cpus(partition: Partition, nodes: int, gpus: int) -> int:
-    """Cores of a node that the job may use: its GPUs' share, a whole node, or one where nothing is known."""
+    """Cores of a node for the job: its GPUs' share, a whole node, or one where jobs are small or nothing is known."""
     if gpus and partition.cpus_per_gpu:
         return gpus * partition.cpus_per_gpu
-    cores = partition.cores_per_node or 1
+    cores = 1 if partition.small_jobs else partition.cores_per_node or 1
     return cores if nodes > 1 else min(cores, partition.max_cores or cores)
 
 

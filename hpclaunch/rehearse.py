@@ -8,15 +8,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hpclaunch import runs, walltime
+from hpclaunch import runs
 from hpclaunch.plan import Plan
 from hpclaunch.runs import Run, State
-from hpclaunch.site import Partition
-
-if TYPE_CHECKING:
-    from hpclaunch.rehearsal.pbs.settings import Queue
 
 _SOFTWARE = ("module", "mpirun")
 _LOOK_SECONDS = 0.2
@@ -42,13 +37,13 @@ def rehearse(plan: Plan, script: str) -> int:
 def _pbs(plan: Plan, script: str, folder: Path) -> int:
     """Submit the script to a PBS of its own, show what the job prints, and leave nothing of either behind."""
     from hpclaunch.rehearsal import pbs as standin
+    from hpclaunch.rehearsal.pbs.settings import queues_of
     from hpclaunch.rehearsal.programs import write_programs
     from hpclaunch.submit import hand_over, run_of
 
-    queues = {name: _queue(partition) for name, partition in plan.site.partitions.items()}
     os.environ |= write_programs(folder, _SOFTWARE)
     os.environ |= standin.install(
-        folder, queues=queues, server="rehearsal", kill_delay=8, poll=1, first_id=os.getpid(),
+        folder, queues=queues_of(plan.site), server="rehearsal", kill_delay=8, poll=1, first_id=os.getpid(),
         refuse_qsub_in_jobs=not plan.site.resubmit,
     )  # fmt: skip
     told: list[int] = []
@@ -95,19 +90,3 @@ def _show(job_id: str, folder: Path, shown: dict[str, int]) -> None:
         shown[job_id] = shown.get(job_id, 0) + len(text)
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
-
-
-def _queue(partition: Partition) -> Queue:
-    """Describe a partition to the stand-in: its nodes, and what a hook would refuse."""
-    from hpclaunch.rehearsal.pbs.settings import Queue
-
-    tiers = [
-        (tier.max_cores or partition.max_cores or 10**9, walltime.clock_seconds(tier.max_walltime) // 3600)
-        for tier in partition.walltime
-    ]
-    return Queue(
-        cores_per_node=partition.cores_per_node or os.cpu_count() or 1,
-        gpus_per_node=partition.gpus_per_node,
-        cpus_per_gpu=(partition.cpus_per_gpu or 0) if partition.cpus_per_gpu_exact else 0,
-        walltime=tuple(tiers),
-    )

@@ -68,7 +68,7 @@ class _Loader(jinja2.ChoiceLoader):
 def render(plan: Plan, cache: Cache | None = None) -> str:
     """Return the job script of `plan`; the same plan gives the same bytes.
 
-    Raises TemplateError where the template is missing or broken.
+    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
     """
     script, templates = fill(plan, cache)
     return noted(script, plan, templates)
@@ -94,7 +94,7 @@ def fill(
 
     `kind` makes the environment, for one that sees more than the text. Templates may be anybody's, so it is a sandbox:
     they reach the plan's values, and no other part of Python.
-    Raises TemplateError where the template is missing or broken.
+    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
     """
     wanted = plan.request.template or plan.site.template or plan.site.scheduler
     folders = [str(folder.resolve()) for folder in paths.search_path("templates")]
@@ -120,7 +120,6 @@ def fill(
         script = environment.get_template(name).render(
             plan=plan, version=__version__, provenance=plan.request.command_line()
         )
-        return script, [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
     except jinja2.TemplateNotFound as error:
         missing = str(error.name)
         known = {file.name.removesuffix(SUFFIX) for folder in folders for file in Path(folder).glob("*" + SUFFIX)}
@@ -129,6 +128,24 @@ def fill(
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
+    foreign = [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
+    if foreign and kind is ImmutableSandboxedEnvironment:  # any other writes marks into the script
+        _read_back(plan, script, foreign)
+    return script, foreign
+
+
+def _read_back(plan: Plan, script: str, own: list[Path]) -> None:
+    """Compare a script with its plan if templates that are not shipped made it: the tests do so for those that are.
+
+    Raises TemplateError with every difference.
+    """
+    if plan.run_id or plan.site.scheduler == "local" or "repeated" in plan.request.force:
+        return
+    from hpclaunch.script.readback import differences
+
+    where = ", ".join(map(paths.shown, own))
+    if found := [f"{where}: {line}" for line in differences(plan, script)]:
+        raise TemplateError(*found, "fix the template, or use --force repeated")
 
 
 def _path(text: str) -> str:

@@ -20,7 +20,15 @@ Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text wit
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
 # Whatever price is allowed, and wherever it is made, the script is the same.
-_NOT_SAID = ("command", "links", "cores", "max_cost", "confirm_above")
+_NOT_SAID = ("command", "links", "program", "cores", "max_cost", "confirm_above")
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """What this machine knows of a command's program."""
+
+    wrong: Annotated[str, Meta(description="Why it cannot run.")] = ""
+    sure: Annotated[bool, Meta(description="It cannot run as a job either.")] = False
+    saves: Annotated[bool, Meta(description="It looks as if it saved before the walltime and went on later.")] = True
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +64,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     command: list[Text] = []
     cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
     links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
+    program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

@@ -54,6 +54,9 @@ class Charge(Record, frozen=True, kw_only=True):
     mem_gb_per_core: Annotated[
         Amount | None, Meta(description="Memory beyond this share is charged as cores (absent: memory is free).")
     ] = None
+    mem_gb_block: Annotated[
+        Amount | None, Meta(description="Memory is charged in whole blocks of this size (absent: by the GB).")
+    ] = None
 
 
 class Grant(Record, frozen=True, kw_only=True):
@@ -123,6 +126,9 @@ class Partition(Record, frozen=True, kw_only=True):
         bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")
     ] = False
     internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: as the site's).")] = None
+    small_jobs: Annotated[
+        bool, Meta(description="A job that names no size gets one core and no GPU (absent: its share of a node).")
+    ] = False
     hint: Annotated[Line | None, Meta(description="Said to whoever asks for this partition by name.")] = None
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 

@@ -14,6 +14,12 @@ GADI = ("check", "--site", "gadi", "-A", "ab12")
 TRAIN = ("--", "python", "train.py")
 
 
+@pytest.fixture(autouse=True)
+def train(work):
+    """The program that the commands name."""
+    (work / "train.py").touch()
+
+
 def test_a_job_that_is_fine_shows_its_plan(cli):
     """Nothing is refused: the exit code is 0 and stdout is the plan, every number of it."""
     result = cli(*GADI, "--nodes", "2", "-t", "90m", *TRAIN)

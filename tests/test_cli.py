@@ -22,8 +22,9 @@ def test_version_and_module(cli):
     assert run.stdout == f"hpclaunch, version {hpclaunch.__version__}\n"
 
 
-def test_script_goes_to_stdout_and_talk_to_stderr(cli):
+def test_script_goes_to_stdout_and_talk_to_stderr(cli, work):
     """Stdout is the script alone; the summary is on stderr, and --quiet silences it."""
+    (work / "train.py").touch()
     result = cli(*RENDER, "--nodes", "2", "--", "python", "train.py")
     assert result.stdout.startswith("#!/bin/bash\n")
     assert "hpclaunch: gadi gpuvolta: 2 nodes x 4 tasks = world size 8" in result.stderr

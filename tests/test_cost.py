@@ -26,7 +26,7 @@ def plan(name: str, **asked) -> Plan:
 
 def recalculated(formula: str) -> float:
     """Do the formula's own sum."""
-    text = re.sub(r"\d+ of \d+ cpus = ", "", formula)
+    text = re.sub(r"\d+ of \d+ cpus = |\d+ GB in blocks of \d+ GB = ", "", formula)
     text = re.sub(r" (?:SU|GPU-hours|core-hours|attempts|h|nodes|cpus?|GPUs?|GB)\b", "", text)
     assert re.fullmatch(r"[\d.e+x/, max()]+", text), text
     return eval(re.sub(r"(?<!ma)x", "*", text))  # noqa: S307 - digits and signs alone, as the line above makes sure
@@ -38,6 +38,7 @@ def recalculated(formula: str) -> float:
     [
         ("normal", 8, 0, 16, "80 SU = 2 SU x 5 h x max(8 cpus, 16 GB / 4 GB)"),
         ("normal", 8, 0, 128, "320 SU = 2 SU x 5 h x max(8 cpus, 128 GB / 4 GB)"),
+        ("normal", 1, 0, 17, "50 SU = 2 SU x 5 h x max(1 cpu, 17 GB in blocks of 4 GB = 20 GB / 4 GB)"),
         ("normal", 8, 0, 192, "480 SU = 2 SU x 5 h x max(8 cpus, 192 GB / 4 GB)"),
         ("express", 8, 0, 16, "240 SU = 6 SU x 5 h x max(8 cpus, 16 GB / 4 GB)"),
         ("gpuvolta", 12, 1, 90, "180 SU = 3 SU x 5 h x max(12 cpus, 90 GB / 7.95833 GB)"),
@@ -45,7 +46,7 @@ def recalculated(formula: str) -> float:
     ],
 )
 def test_nci_examples_cost_what_nci_says(queue, cpus, gpus, mem, price):
-    """A job asked for as in NCI's examples costs NCI's figure, to the cent, and says how it comes about."""
+    """A job asked for as in NCI's examples costs NCI's figure, memory by its blocks, and says how it comes about."""
     sizes = {"gpus_per_node": gpus, "tasks_per_node": gpus} if gpus else {"tasks_per_node": 1, "cpus_per_task": cpus}
     made = plan("gadi", partition=queue, mem_gb=mem, walltime="5h", **sizes)
     assert made.cpus_per_node == cpus

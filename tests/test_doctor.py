@@ -14,6 +14,7 @@ import pytest
 
 from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
+from hpclaunch.rehearsal.pbs.settings import Queue
 
 LOCAL = ("doctor", "--site", "local")
 
@@ -113,7 +114,7 @@ def test_a_pbs_that_answers(examined, quick, qsub):
 
 def test_a_queue_that_is_not_there(examined, quick, qsub):
     """A queue that the profile has and PBS has not is a problem, in PBS's own words."""
-    qsub()
+    qsub(queues={"normal": Queue()})
     found = examined("--site", "gadi-here", "-p", "hugemem", code=1)
     assert found["partition"][0][:2] == ("problem", "hugemem: qstat: Unknown queue destination hugemem")
 

@@ -119,10 +119,10 @@ def test_gadi_copyq_is_one_core_for_ten_hours():
 
 # QoS, what its partition and account are, hours, and its most nodes (or the largest that anybody allows)
 QOS = [
-    ("qos_gpu-t3", "v100", "@v100", 20, 128),
+    ("qos_gpu-t3", "v100", "@v100", 20, None),  # the caps of these three are from a copy of 2023, and only warn
     ("qos_gpu-t4", "v100", "@gpu", 100, 4),
     ("qos_gpu-dev", "v100", "@v100", 2, 8),
-    ("qos_gpu-t3", "gpu_p2", "@v100", 20, 64),
+    ("qos_gpu-t3", "gpu_p2", "@v100", 20, None),
     ("qos_gpu-t4", "gpu_p2", "@v100", 100, 2),
     ("qos_gpu-dev", "gpu_p2", "@v100", 2, 4),
     ("qos_gpu_a100-t3", "a100", "@a100", 20, None),
@@ -130,9 +130,9 @@ QOS = [
     ("qos_gpu_h100-t3", "h100", "@h100", 20, 128),
     ("qos_gpu_h100-t4", "h100", "@h100", 100, 16),
     ("qos_gpu_h100-dev", "h100", "@h100", 2, 8),
-    ("qos_cpu-t3", "cpu_p1", "@cpu", 20, 512),
+    ("qos_cpu-t3", "cpu_p1", "@cpu", 20, None),
     ("qos_cpu-t4", "cpu_p1", "@cpu", 100, 4),
-    ("qos_cpu-dev", "cpu_p1", "@cpu", 2, 128),
+    ("qos_cpu-dev", "cpu_p1", "@cpu", 2, None),
 ]
 
 

@@ -69,11 +69,11 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
     ("name", "asked", "message"),
     [
         ("jean-zay", {"gpus_per_node": 5}, "gpus: 5 per node asked, a node of v100 has 4; use --gpus-per-node 4"),
-        ("gadi", {"gpus_per_node": 0}, "gpus: none asked, gpuvolta is for GPU jobs; ask for 1 to 4"),
+        ("gadi", {"gpus_per_node": 0}, "gpus: none asked, gpuvolta is for GPU jobs, with 1 to 4 per node; use --gpus"),
         (
             "gadi",
             {"partition": "normal", "gpus_per_node": 1},
-            "gpus: 1 per node asked, a node of normal has none; leave them out or use --partition gpuvolta",
+            "gpus: 1 per node asked, a node of normal has none; use --gpus-per-node 0 or --partition gpuvolta",
         ),
         ("gadi", {"gpus_per_node": 2, "tasks_per_node": 4}, "tasks: 4 per node asked with 2 GPUs"),
         ("gadi", {"nodes": 2, "gpus_per_node": 2}, "use --nodes 1 --gpus-per-node 4"),
@@ -99,7 +99,7 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
         (
             "gadi",
             {"nodes": 4, "walltime": "24:00:01"},
-            "allows 24:00:00 for 144 to 192 cores; use --walltime 24:00:00 or 24:00:01 with at most 96 cores",
+            "allows 24:00:00 for 144 to 192 cores; use --walltime 24:00:00 or --nodes 2",
         ),
         (
             "gadi",
@@ -131,7 +131,7 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
         ("local", {"max_attempts": 3}, "nothing limits the time on this machine"),
         ("jean-zay", {"max_attempts": 3, "walltime": "2m"}, "--warn-before 00:02:00: not before the whole walltime"),
         ("gadi", {"max_attempts": 2, "directive": ["-J 0-3"]}, "-J with --max-attempts: each job of the array"),
-        ("gadi", {"directive": ["-l foo=1 # why"]}, "PBS refuses a comment behind a directive"),
+        ("gadi", {"directive": ["-l foo=1 # why"]}, "behind the directive: qsub refuses it"),
         ("gadi", {"job_name": "a\nb"}, "--job-name: expected at most 230 letters, digits and ._+-"),
         ("gadi", {"job_name": "a/b"}, "--job-name: expected"),
         ("gadi", {"account": "ab12 -l x"}, "--account: expected one word"),

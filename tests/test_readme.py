@@ -18,6 +18,8 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```", README.read_text(), re.DOTALL | r
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_readme_tells_what_happens(block, work):
     """Each command that the README shows prints what the README shows; ... stands for what differs."""
+    if "train.py\nhpclaunch: keep" not in block:
+        (work / "train.py").touch()  # the reader's own
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = text.partition("\n")

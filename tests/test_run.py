@@ -173,8 +173,8 @@ def test_a_killed_head_leaves_no_rank_behind(work):
 
 
 def test_missing_program_is_127_with_bashs_words(work):
-    """A command that does not exist ends as in any shell."""
-    result = run("--", "no-such-program")
+    """A command that does not exist ends as in any shell, where nobody looks for it before."""
+    result = run("--force", "program", "--", "no-such-program")
     assert result.returncode == 127
     assert "no-such-program: not found" in result.stdout
 

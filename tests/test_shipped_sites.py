@@ -6,6 +6,8 @@ import pytest
 
 from hpclaunch import paths, site
 from hpclaunch.cost import job_cost
+from hpclaunch.plan import make_plan
+from hpclaunch.request import make_request
 
 FILES = sorted(paths.shipped("site_profiles").glob("*.yaml"))
 
@@ -203,14 +205,20 @@ def test_unconfirmed_limits_only_warn():
     """What no good source confirms is listed as such, and nothing else is."""
     partitions = {**GADI.partitions, **JEAN_ZAY.partitions}
     assert {name: set(p.unconfirmed) for name, p in partitions.items() if p.unconfirmed} == {
-        "gpuhopper": {"mem_gb_per_node", "jobfs_gb_per_node", "max_cores"},
+        "gpuhopper": {"mem_gb_per_node", "jobfs_gb_per_node", "max_cores", "charge"},
         "copyq": {"charge"},
         "normalbw": {"charge"},
         "expressbw": {"charge"},
         "hugemem": {"mem_gb_per_node"},
+        "prepost": {"cores_per_node", "mem_gb_per_node", "max_cores"},
+        "visu": {"cores_per_node", "max_cores"},
+        "compil_h100": {"cores_per_node"},
     }
     assert {q.name: q.unconfirmed for p in partitions.values() for q in p.qos if q.unconfirmed} == {
-        "qos_gpu_h100-t4": ["max_gpus"]
+        "qos_gpu_h100-t4": ["max_gpus"],
+        "qos_gpu-t3": ["max_gpus"],  # these three stand in a copy of IDRIS's table of 2023 and nowhere else
+        "qos_cpu-t3": ["max_cores"],
+        "qos_cpu-dev": ["max_cores"],
     }
 
 
@@ -266,18 +274,21 @@ def test_jean_zay_qos(row):
 
 
 @pytest.mark.parametrize(
-    ("name", "hours", "internet"),
+    ("name", "hours", "internet", "cores", "gpus"),
     [
-        ("prepost", "20", True),
-        ("archive", "20", False),
-        ("visu", "04", False),
-        ("compil", "20", True),
-        ("compil_h100", "20", False),
+        ("prepost", "20", True, 48, 1),
+        ("archive", "20", False, None, 0),
+        ("visu", "04", False, 40, 0),
+        ("compil", "20", True, None, 0),
+        ("compil_h100", "20", False, 96, 0),
     ],
 )
-def test_jean_zay_free_partitions(name, hours, internet):
+def test_jean_zay_free_partitions(name, hours, internet, cores, gpus):
     """The free partitions cost nothing, take any account, and only those with internet say that they have it."""
     partition = JEAN_ZAY.partitions[name]
+    assert (partition.cores_per_node, partition.max_cores, partition.gpus_per_node) == (cores, cores, gpus)
+    plan = make_plan(site.load("jean-zay"), make_request({"partition": name, "account": "abc@cpu"}))
+    assert (plan.cpus_per_node, plan.gpus_per_node) == (1, 0)  # shared by all: as little as a job may ask for
     assert partition.directives == [f"--partition={name}"]
     assert [tier.max_walltime for tier in partition.walltime] == [f"{hours}:00:00"]
     assert (partition.charge, partition.account_suffixes, bool(partition.internet)) == (None, [], internet)

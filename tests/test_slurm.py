@@ -202,9 +202,17 @@ def test_cancel_leaves_no_process(work, launcher):
     ("words", "said", "key"),
     [
         (("-A", "nope@v100"), "Invalid account", "look at --account"),
-        (("--directive=--qos=nope",), "Invalid qos", "partitions.v100.qos"),
-        (("--directive=--gres=gpu:5",), "node configuration is not available", "partitions.v100.gpus_per_node"),
-        (("--directive=--mem=999G",), "Memory specification can not be satisfied", "look at --mem-gb"),
+        (("--directive=--qos=nope", "--force", "repeated"), "Invalid qos", "partitions.v100.qos"),
+        (
+            ("--directive=--gres=gpu:5", "--force", "repeated"),
+            "node configuration is not available",
+            "partitions.v100.gpus_per_node",
+        ),
+        (
+            ("--directive=--mem=999G", "--force", "repeated"),
+            "Memory specification can not be satisfied",
+            "look at --mem-gb",
+        ),
         (("--directive=--frobnicate",), "unrecognized option", ""),
     ],
 )
@@ -221,7 +229,7 @@ def test_refusals_come_back_in_slurms_words(work, words, said, key):
 
 def test_pending_has_its_reason():
     """A job that Slurm lets wait for ever is explained."""
-    job = submit("--directive=--qos=qos_gpu-dev", "--directive=--time=05:00:00", "--", "true")
+    job = submit("--directive=--qos=qos_gpu-dev", "--directive=--time=05:00:00", "--force", "repeated", "--", "true")
     wait_until(lambda: state(job)["reason"] == "QOSMaxWallDurationPerJobLimit")
     assert state(job)["word"] == "PENDING"
     assert "walltime" in call("why", job)

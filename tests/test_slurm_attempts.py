@@ -82,7 +82,7 @@ def test_a_dead_node_costs_the_job_its_attempt_only(slurm):
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_a_preempted_job_saves_and_goes_on(launcher):
     """A job that must make room tells every rank, saves, waits, and goes on with the step after."""
-    words = ("--max-attempts", "3", "--directive=--qos=qos_spare", "--directive=--nodelist=r6i4n[0-1]")
+    words = ("--max-attempts", "3", "--qos", "qos_spare", "--force", "qos", "--directive=--nodelist=r6i4n[0-1]")
     job = submit(*TWO_BY_TWO, *words, "--launcher", launcher, *train(12))
     wait_until(lambda: "epoch 2: loss" in log(job), 90)
     other = submit("--tasks-per-node", "1", "--directive=--nodelist=r6i4n0", "--wait", "--", "sleep", "1")

@@ -30,6 +30,7 @@ def test_an_id_is_all_that_qsub_prints(standin):
         ("", "-q normal -l ncpus=80", 32, "whole nodes, multiples of 48; you asked for 80"),
         ("", "-q normal -l ncpus=48,walltime=48:00:01", 32, "walltime is at most 48:00:00"),
         ("", "-q normal -l ncpus=20784,walltime=1:00:00", 32, "ncpus is at most 20736"),
+        ("", "-q megamembw -l ncpus=64,walltime=12:00:01", 32, "walltime is at most 12:00:00"),
         ("", "-q nosuch", 170, "qsub: Unknown queue"),
         ("", "-l walltime=abc", 166, "qsub: Illegal attribute or resource value Resource_List.walltime"),
         ("", "-l walltime=1-00:00:00", 166, "Resource_List.walltime"),

@@ -77,6 +77,7 @@ CHECKS: dict[str, Check] = {
     "download": Check(command.download, reads="internet", options="command setup env partition"),
     "commands": Check(command.removed_commands, reads="removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
+    "program": Check(command.program, options="command", source="this folder, and PATH"),
     "trainer": Check(
         command.trainer, options="command nodes gpus_per_node tasks_per_node", source=sizes.LIGHTNING_SLURM
     ),

@@ -82,6 +82,13 @@ def launcher(plan: Plan) -> Iterator[Found]:
         )
 
 
+def program(plan: Plan) -> Iterator[Found]:
+    """Refuse a command whose program is not there; warn of it where the job may see another folder."""
+    found = plan.request.program
+    if found and found.wrong:
+        yield Found(found.wrong, warns=not found.sure)
+
+
 def trainer(plan: Plan) -> Iterator[Found]:
     """Refuse --devices and --num_nodes of a command that are not the job's: Lightning would."""
     own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.nodes}}

@@ -12,46 +12,31 @@ from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
-
-# What the job script asks for by itself, and the option that says it. PBS: qsub(1B); Slurm: sbatch(1).
-_PBS_RESOURCES = {
-    "walltime": "--walltime",
-    "ncpus": "--nodes, --cpus-per-task",
-    "ngpus": "--gpus-per-node",
-    "mem": "--mem-gb",
-    "jobfs": "--jobfs-gb",
-    "storage": "--storage",
-    "select": "--nodes, --gpus-per-node",
-}
-_PBS_OPTIONS = {"-q": "--partition", "-P": "--account", "-N": "--job-name"}
-_SLURM_OPTIONS = {
-    "--nodes -N": "--nodes",
-    "--ntasks -n": "--tasks-per-node",
-    "--ntasks-per-node": "--tasks-per-node",
-    "--cpus-per-task -c": "--cpus-per-task",
-    "--gres --gpus --gpus-per-node --gpus-per-task -G": "--gpus-per-node",
-    "--time -t": "--walltime",
-    "--account -A": "--account",
-    "--qos -q": "--qos",
-    "--partition -p": "--partition",
-    "--job-name -J": "--job-name",
-}
-
+    from hpclaunch.script.remark import Directives
 
 # What --signal says where it is for the job's shell alone: B:USR1@60, and not BUS@60.
 TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
 
 
+def typed(plan: Plan) -> Directives | None:
+    """Return what the scheduler reads in the directives typed by hand, option by option; None if there are none."""
+    lines = plan.directives[len(plan.site.directives) :]
+    if not lines or plan.site.scheduler == "local":
+        return None
+    from hpclaunch.script.directives import PREFIX, read  # only few jobs have any
+
+    return read([f"{PREFIX[plan.site.scheduler]} {line}" for line in lines], plan.site.scheduler, set())
+
+
 def directives(plan: Plan) -> Iterator[Found]:
-    """Refuse what a scheduler reads otherwise than meant: -V, a comment or comma behind it, $NAME, a comma in -v."""
-    pbs = plan.site.scheduler == "pbs"
+    """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of options that nobody knows."""
+    pbs, lines = plan.site.scheduler == "pbs", plan.directives[len(plan.site.directives) :]
+    read = typed(plan)
+    for remark in read.remarks if read else ():
+        yield Found(f"{lines[remark.line - 1]!r}: {remark.message}", warns=not remark.refuses)
     for line in plan.directives if plan.site.scheduler != "local" else ():
-        if pbs and re.search(r"\s#", line):
-            yield Found(f"{line!r}: PBS refuses a comment behind a directive; leave it out")
         if pbs and re.match(r"-V\b", line):
             yield Found(f"{line!r} carries the login node's whole environment into the job; use --env NAME=VALUE")
-        if re.search(r",\s*$", line):
-            yield Found(f"{line!r} ends in a comma, half a list; leave it out")
         if re.search(r"\$\{?\w", line):
             known = "%x, %j" if not pbs else "a fixed name"
             yield Found(f"{line!r}: no shell reads a directive, so $NAME stays as it is; use {known}")
@@ -70,24 +55,53 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
 
 
 def repeated(plan: Plan) -> Iterator[Found]:
-    """Refuse a -l of what the script asks for already: PBS takes the first; warn where the last is taken."""
-    for line in plan.directives[len(plan.site.directives) :]:
-        if any(refused.fits(line) for refused in plan.site.refused_directives):
+    """Refuse a directive typed by hand for what the plan sets: Slurm takes the last, PBS of -l the first."""
+    read, planned = typed(plan), _planned(plan)
+    for option in read.options if read else ():
+        known = any(refused.fits(option.directive) for refused in plan.site.refused_directives)
+        if option.name not in planned or known:
             continue
-        if plan.site.scheduler == "pbs":
-            for name in re.findall(r"(?:^-l\s*|,)(\w+)[=:]", line) if line.startswith("-l") else ():
-                if name in _PBS_RESOURCES:
-                    yield Found(
-                        f"{line!r}: the script asks for {name} already, and PBS takes the first; "
-                        f"use {_PBS_RESOURCES[name]}"
-                    )
-            if option := _PBS_OPTIONS.get(line[:2]):
-                yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
-        elif plan.site.scheduler == "slurm":
-            word = re.split(r"[\s=]", line)[0] if line.startswith("--") else line[:2]  # -n4
-            option = next((o for names, o in _SLURM_OPTIONS.items() if word in names.split()), None)
-            if option and not (word == "--gres" and "gpu" not in line):
-                yield Found(f"{line!r} wins over what the plan says; use {option}", warns=True)
+        instead, value = planned[option.name]
+        said, partition = option.value, plan.site.find_partition(option.value)
+        if option.name == "gres":
+            gpus = re.search(r"(?:^|,)gpu\b(?::[A-Za-z][\w.-]*)?(?::(\d+))?", said)
+            said = gpus[1] or "1" if gpus else "0"
+            instead = instead if gpus else f"--directive=--gres=gpu:{value},{option.value}"
+        elif partition and instead == "--partition":
+            said = partition[0]
+        if said == value or (option.name == "constraint" and not partition):  # a feature is no partition
+            continue
+        counts = "PBS takes the first" if option.name.startswith("l.") else "the last one counts, not the plan's"
+        yield Found(
+            f"{option.directive!r}: the script has {option.name.removeprefix('l.')} already, {counts}; use {instead}"
+        )
+
+
+def _planned(plan: Plan) -> dict[str, tuple[str, str | None]]:
+    """Return the options that the script sets: for each hpclaunch's own, and the value that changes nothing, if any."""
+    qos = plan.qos.name if plan.qos else None
+    if plan.site.scheduler == "pbs":
+        sizes = "--nodes, --gpus-per-node or --cpus-per-task"
+        own: dict[str, tuple[str, str | None]] = {"l.jobfs": ("--jobfs-gb", None)} if plan.site.ask_jobfs else {}
+        own |= {"l.storage": ("--storage", None)} if plan.site.storage_roots else {}
+        own |= {f"l.{name}": (sizes, None) for name in ("ncpus", "ngpus", "select", "nodes")}
+        own |= {"l.walltime": ("--walltime", None), "l.mem": ("--mem-gb", None), "P": ("--account", plan.account)}
+        return own | {"q": ("--partition", plan.partition_name), "N": ("--job-name", plan.job_name)}
+    starts, gpus = plan.starts_per_node, str(plan.gpus_per_node)
+    return {
+        "nodes": ("--nodes", str(plan.nodes)),
+        "ntasks": ("--nodes or --tasks-per-node", str(plan.nodes * starts)),
+        "ntasks-per-node": ("--tasks-per-node", str(starts)),
+        "cpus-per-task": ("--cpus-per-task", str(plan.cpus_per_start)),
+        "gres": ("--gpus-per-node", gpus),
+        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("--gpus-per-node", None)),
+        **({"mem": ("--mem-gb", f"{plan.mem_gb_per_node}G")} if plan.mem_gb_per_node else {}),
+        "time": ("--walltime", plan.walltime),
+        "account": ("--account", plan.account),
+        "qos": ("--qos", qos),
+        **dict.fromkeys(("partition", "constraint"), ("--partition", plan.partition_name)),
+        "job-name": ("--job-name", plan.job_name),
+    }
 
 
 def log_folder(plan: Plan) -> Iterator[Found]:
@@ -166,7 +180,7 @@ def signal(plan: Plan) -> Iterator[Found]:
 
 
 def attempts(plan: Plan) -> Iterator[Found]:
-    """Refuse further attempts where none can be: no time limit, no time to save, an array, a --signal of one's own."""
+    """Refuse further attempts where none can be: no time limit, no time to save, an array; warn if nothing saves."""
     if plan.max_attempts == 1:
         return
     if plan.site.scheduler == "local":
@@ -179,3 +193,9 @@ def attempts(plan: Plan) -> Iterator[Found]:
         )
     if plan.warn_seconds >= plan.seconds:
         yield Found(f"--warn-before {clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}")
+    if plan.request.program and not plan.request.program.saves:
+        yield Found(
+            f"{plan.max_attempts} asked, nothing in the command shows that it saves at SIGUSR1 and leaves with exit "
+            "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",
+            warns=True,
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from hpclaunch.yamlfile import Key
 
 
+# Keys of a request with the values that are right instead; None leaves the option out.
+Way = dict[str, Any]
+
+
 class Found(Struct, frozen=True):
     """What a check yields: the message, and the profile's key that it rests on (None: a rule of its own).
 
-    `source` is where that rule is written down, if not where the check's others are.
+    `source` is where that rule is written down, if not where the check's others are. `ways` are what may be asked for
+    instead, the best first; the message does not name them, as some may be refused themselves.
     """
 
     message: str
     key: Key | None = None
     warns: bool = False
     source: str = ""
+    ways: Sequence[Way] = ()
 
 
 class Finding(Struct, frozen=True):
@@ -38,6 +44,7 @@ class Finding(Struct, frozen=True):
     source: str = ""
     key: str = ""
     fatal: bool = False
+    ways: Sequence[Way] = ()
 
     def __str__(self) -> str:
         return f"{self.check}: {self.message}" + (f" [{self.source}]" if self.source else "")
@@ -88,4 +95,5 @@ def judged(profile: Profile, name: str, check: Check, found: Found) -> Finding:
     weak = found.key is not None and is_unconfirmed(profile.site, found.key)
     on_slurm = check.slurm_source if profile.site.scheduler == "slurm" else ""
     source = profile.where(key) or found.source or on_slurm or check.source
-    return Finding(name, found.message, not (found.warns or weak), source, ".".join(map(str, key)))
+    source += ", not confirmed" if weak else ""
+    return Finding(name, found.message, not (found.warns or weak), source, ".".join(map(str, key)), ways=found.ways)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
-from hpclaunch.checks.finding import Found, partition_key
+from hpclaunch.checks import sizes
+from hpclaunch.checks.finding import Found, Way, partition_key
 from hpclaunch.errors import did_you_mean
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.site import Partition, Qos, Tier
@@ -75,15 +76,15 @@ def walltime(plan: Plan) -> Iterator[Found]:
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
-    longer = [
-        f" or {plan.walltime} with at most {other.max_cores} cores"
-        for other in tiers
-        if other.max_cores and plan.seconds <= times.clock_seconds(other.max_walltime)
-    ]
+    ways: list[Way] = [{"walltime": tier.max_walltime}]
+    for i, other in enumerate(tiers):
+        if plan.seconds <= times.clock_seconds(other.max_walltime):
+            ways += sizes.at_most(plan, other.max_cores or 0)[:1] if i < number else []
+            ways += sizes.at_least(plan, (tiers[i - 1].max_cores or 0) + 1) if i > number else []
     yield Found(
-        f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime}{_span(plan, number)}; "
-        f"use --walltime {tier.max_walltime}{longer[-1] if longer else ''}",
+        f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime}{_span(plan, number)}",
         partition_key(plan, "walltime", number, "max_walltime"),
+        ways=ways,
     )
 
 
@@ -124,21 +125,21 @@ def qos(plan: Plan) -> Iterator[Found]:
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
     for i, one in enumerate(plan.partition.qos):
         if (plan.qos is None and one.automatic) or one == plan.qos:
-            instead = [f"--qos {other.name}" for other in plan.partition.qos if not list(qos_limits(other, *job))]
+            instead = [{"qos": other.name} for other in plan.partition.qos if not list(qos_limits(other, *job))][:1]
             for key, message in qos_limits(one, *job):
-                ways = " or ".join([*instead[:1], _smaller(plan, one, key)])
-                yield Found(f"{message}; use {ways}", partition_key(plan, "qos", i, key))
+                yield Found(message, partition_key(plan, "qos", i, key), ways=[*instead, *_smaller(plan, one, key)])
 
 
-def _smaller(plan: Plan, qos: Qos, key: str) -> str:
-    """Return the option with which the job keeps to a limit of `qos`."""
+def _smaller(plan: Plan, qos: Qos, key: str) -> list[Way]:
+    """Return how the job keeps to a limit of `qos`."""
     if key == "max_walltime":
-        return f"--walltime {qos.max_walltime}"
-    of_node, option = (
-        (plan.cpus_per_node, "--cpus-per-task") if key == "max_cores" else (plan.gpus_per_node, "--gpus-per-node")
-    )
+        return [{"walltime": qos.max_walltime}]
     most = int(getattr(qos, key))
-    return f"--nodes {most // of_node}" if most >= of_node else f"--nodes 1 with fewer {option}"
+    if key == "max_cores":
+        return sizes.at_most(plan, most)
+    return [
+        {"nodes": most // plan.gpus_per_node} if most >= plan.gpus_per_node else {"nodes": 1, "gpus_per_node": most}
+    ]
 
 
 def unlisted_qos(name: str) -> Qos:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.checks.finding import Found, partition_key
+from hpclaunch.cost import charged_gb
 
 if TYPE_CHECKING:
     from hpclaunch.plan import Plan
@@ -17,9 +18,9 @@ def memory(plan: Plan) -> Iterator[Found]:
     most = plan.partition.mem_gb_per_node
     if plan.mem_gb_per_node and most and plan.mem_gb_per_node > most:
         yield Found(
-            f"{plan.mem_gb_per_node} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs; "
-            f"use --mem-gb {int(most)}",
+            f"{plan.mem_gb_per_node} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs",
             partition_key(plan, "mem_gb_per_node"),
+            ways=[{"mem_gb": int(most) or None}],
         )
     asked = [line for line in plan.directives if re.match(r"--mem(-per-(cpu|gpu))?[ =]", line)]
     if plan.request.mem_gb:
@@ -37,13 +38,15 @@ def memory_charge(plan: Plan) -> Iterator[Found]:
     charge, cores = plan.partition.charge, plan.nodes * plan.cpus_per_node
     if plan.request.mem_gb and charge and charge.mem_gb_per_core:
         total = plan.nodes * plan.request.mem_gb
-        as_cores = total / charge.mem_gb_per_core
+        as_cores = charged_gb(charge, total) / charge.mem_gb_per_core
         if as_cores > cores + 1e-9:
+            block = charge.mem_gb_block or 1
+            free = int(charge.mem_gb_per_core * cores // block * block / plan.nodes)
             yield Found(
-                f"{total} GB asked are charged as {as_cores:.6g} cores, {as_cores / cores:.3g} times the {cores} "
-                f"asked; use --mem-gb {int(charge.mem_gb_per_core * cores / plan.nodes)} if that is enough",
+                f"{total} GB asked are charged as {as_cores:.6g} cores, {as_cores / cores:.3g} times the {cores} asked",
                 partition_key(plan, "charge", "mem_gb_per_core"),
                 warns=True,
+                ways=[{"mem_gb": free}] if free else [],
             )
 
 
@@ -51,10 +54,12 @@ def jobfs(plan: Plan) -> Iterator[Found]:
     """Refuse more node-local disk than a node has; warn where a site is not asked for any."""
     most, asked = plan.partition.jobfs_gb_per_node, plan.jobfs_gb_per_node
     if plan.request.jobfs_gb and not plan.site.ask_jobfs:
-        yield Found(f"{plan.request.jobfs_gb} GB asked, jobs on {plan.name} ask for none; leave it out", warns=True)
+        yield Found(
+            f"{plan.request.jobfs_gb} GB asked, jobs on {plan.name} ask for none", warns=True, ways=[{"jobfs_gb": None}]
+        )
     elif asked and most and asked > most:
         yield Found(
-            f"{asked} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs; "
-            f"use --jobfs-gb {int(most)}",
+            f"{asked} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs",
             partition_key(plan, "jobfs_gb_per_node"),
+            ways=[{"jobfs_gb": int(most) or None}],
         )

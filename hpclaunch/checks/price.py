@@ -32,12 +32,11 @@ def max_cost(plan: Plan) -> Iterator[Found]:
     # To the cent, as the price is; a person's own limit holds also where the price is not sure.
     if cost.amount > round(most, 2):
         seconds = int(plan.seconds * most / cost.amount + 1e-6) // 60 * 60
-        shorter = f"--walltime {times.clock(seconds)} or " if seconds else ""
         sure = ", a price that is not confirmed" if weak else ""
         yield Found(
-            f"{most:g} {cost.unit} allowed, the job may cost {cost.explained}{sure}; "
-            f"use {shorter}--max-cost {cost.amount:.12g}",
+            f"{most:g} {cost.unit} allowed, the job may cost {cost.explained}{sure}",
             None if weak else key,
+            ways=[{"walltime": times.clock(seconds)} if seconds else {}, {"max_cost": cost.amount}],
         )
     elif weak:
         yield Found(f"{most:g} {cost.unit} allowed, and {cost} fit; but the price is not confirmed", key)

@@ -9,6 +9,7 @@ from hpclaunch.checks.finding import Found, partition_key
 from hpclaunch.errors import counted
 
 if TYPE_CHECKING:
+    from hpclaunch.checks.finding import Way
     from hpclaunch.plan import Plan
 
 LIGHTNING_SLURM = (
@@ -24,17 +25,18 @@ def gpus(plan: Plan) -> Iterator[Found]:
     if plan.site.scheduler == "local":
         return
     if plan.gpus_per_node > most and not plan.site.any_partition:
-        instead = f"has {most}; use --gpus-per-node {most}" if most else f"has none; leave them out{_with_gpus(plan)}"
+        with_gpus = [{"partition": name} for name, partition in plan.site.partitions.items() if partition.gpus_per_node]
         yield Found(
-            f"{plan.gpus_per_node} per node asked, a node of {where} {instead}", partition_key(plan, "gpus_per_node")
+            f"{plan.gpus_per_node} per node asked, a node of {where} has {most or 'none'}",
+            partition_key(plan, "gpus_per_node"),
+            ways=[{"gpus_per_node": most}, *(with_gpus if not most else [])],
         )
-    elif most and not plan.gpus_per_node:
-        yield Found(f"none asked, {where} is for GPU jobs; ask for 1 to {most}", partition_key(plan, "gpus_per_node"))
-
-
-def _with_gpus(plan: Plan) -> str:
-    names = [name for name, partition in plan.site.partitions.items() if partition.gpus_per_node]
-    return f" or use --partition {names[0]}" if names else ""
+    elif most and not plan.gpus_per_node and not plan.partition.small_jobs:
+        yield Found(
+            f"none asked, {where} is for GPU jobs, with 1 to {most} per node",
+            partition_key(plan, "gpus_per_node"),
+            ways=[{"gpus_per_node": most}, {"gpus_per_node": 1}],
+        )
 
 
 def tasks(plan: Plan) -> Iterator[Found]:
@@ -44,15 +46,15 @@ def tasks(plan: Plan) -> Iterator[Found]:
         return
     if 0 < gpus < ranks:
         yield Found(
-            f"{ranks} per node asked with {counted(gpus, 'GPU')}, two ranks cannot share a GPU under nccl; "
-            f"use --tasks-per-node {gpus}"
+            f"{ranks} per node asked with {counted(gpus, 'GPU')}, two ranks cannot share a GPU under nccl",
+            ways=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}],
         )
     elif plan.launcher == "tasks" and 1 < ranks < gpus:
         yield Found(
-            f"{ranks} per node asked with {gpus} GPUs, the others idle and Lightning's devices must not be {gpus}; "
-            f"use --tasks-per-node {gpus}, --gpus-per-node {ranks}, or one task that uses all",
+            f"{ranks} per node asked with {gpus} GPUs, the others idle and Lightning's devices must not be {gpus}",
             warns=True,
             source=LIGHTNING_SLURM,
+            ways=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}, {"tasks_per_node": 1}],
         )
 
 
@@ -71,10 +73,11 @@ def whole_nodes(plan: Plan) -> Iterator[Found]:
     gpus, most = plan.gpus_per_node, plan.partition.gpus_per_node
     if plan.site.multi_node == "whole" and plan.nodes > 1 and 0 < gpus < most:
         total = plan.nodes * gpus
-        fits = f"--nodes 1 --gpus-per-node {total}" if total <= most else f"--gpus-per-node {most}"
+        one_node = {"nodes": 1, "gpus_per_node": total}
         yield Found(
-            f"{plan.nodes} nodes with {gpus} of {most} GPUs asked, {plan.name} splits jobs by whole nodes; use {fits}",
+            f"{plan.nodes} nodes with {gpus} of {most} GPUs asked, {plan.name} splits jobs by whole nodes",
             ("multi_node",),
+            ways=[one_node if total <= most else {"gpus_per_node": most}],
         )
 
 
@@ -98,15 +101,23 @@ def cpus(plan: Plan) -> Iterator[Found]:
     shape = f"{counted(plan.tasks_per_node, 'task')} x {plan.cpus_per_task} = {asked} per node asked"
     if cores and asked > cores:
         yield Found(
-            f"{shape}, a node of {plan.partition_name} has {cores}; use --cpus-per-task "
-            f"{max(cores // plan.tasks_per_node, 1)}",
+            f"{shape}, a node of {plan.partition_name} has {cores}",
             partition_key(plan, "cores_per_node"),
+            ways=[
+                {"cpus_per_task": max(cores // plan.tasks_per_node, 1)},
+                {"cpus_per_task": None},
+                {"tasks_per_node": max(cores // plan.cpus_per_task, 1)},
+            ],
         )
     elif per_gpu and gpus and asked > gpus * per_gpu:
         share = f"{plan.partition_name} gives {gpus} x {per_gpu} = {gpus * per_gpu} with {counted(gpus, 'GPU')}"
         exact = plan.partition.cpus_per_gpu_exact
-        rest = "leave --cpus-per-task out or lower it" if exact else "the surplus is charged as more GPUs"
-        yield Found(f"{shape}, {share}; {rest}", partition_key(plan, "cpus_per_gpu"), warns=not exact)
+        yield Found(
+            f"{shape}, {share}{'' if exact else '; the surplus is charged as more GPUs'}",
+            partition_key(plan, "cpus_per_gpu"),
+            warns=not exact,
+            ways=[{"cpus_per_task": max(gpus * per_gpu // plan.tasks_per_node, 1)}, {"cpus_per_task": None}],
+        )
 
 
 def size(plan: Plan) -> Iterator[Found]:
@@ -114,18 +125,48 @@ def size(plan: Plan) -> Iterator[Found]:
     cores, part, where = plan.nodes * plan.cpus_per_node, plan.partition, plan.partition_name
     asked = f"{counted(plan.nodes, 'node')}, {counted(cores, 'core')} asked"
     if part.max_cores and cores > part.max_cores:
-        nodes = part.max_cores // (part.cores_per_node or part.max_cores)
-        fewer = f"--nodes {nodes}" if 0 < nodes < plan.nodes else f"at most {part.max_cores}"
-        yield Found(f"{asked}, {where} allows {part.max_cores}; use {fewer}", partition_key(plan, "max_cores"))
+        yield Found(
+            f"{asked}, {where} allows {part.max_cores}",
+            partition_key(plan, "max_cores"),
+            ways=at_most(plan, part.max_cores),
+        )
     if part.min_cores and cores < part.min_cores:
         yield Found(
-            f"{asked}, {where} wants at least {part.min_cores}; use --cpus-per-task "
-            f"{-(-part.min_cores // (plan.nodes * plan.tasks_per_node))}",
+            f"{asked}, {where} wants at least {part.min_cores}",
             partition_key(plan, "min_cores"),
+            ways=at_least(plan, part.min_cores),
         )
-    if part.core_step and cores % part.core_step:
-        more = -(-cores // part.core_step) * part.core_step
+    if (step := part.core_step) and cores % step:
+        tasks = plan.nodes * plan.tasks_per_node
+        totals = range(-(-cores // step) * step, cores + step * tasks + 1, step)
         yield Found(
-            f"{asked}, {where} gives cores in multiples of {part.core_step}; use {more} in all",
+            f"{asked}, {where} gives cores in multiples of {step}",
             partition_key(plan, "core_step"),
+            ways=[{"cpus_per_task": total // tasks} for total in totals if total % tasks == 0]
+            + [
+                {"tasks_per_node": total // plan.nodes, "cpus_per_task": 1}
+                for total in totals
+                if total % plan.nodes == 0
+            ],
         )
+
+
+def at_most(plan: Plan, cores: int) -> list[Way]:
+    """Return how the job may have at most so many cores: fewer nodes, or less of each."""
+    tasks, per_task = plan.tasks_per_node, plan.cpus_per_task
+    ways = [
+        {"nodes": cores // plan.cpus_per_node},
+        {"cpus_per_task": cores // (plan.nodes * tasks)},
+        {"tasks_per_node": cores // (plan.nodes * per_task)},
+        {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": cores},
+    ]
+    return [way for way in ways if all(way.values())]
+
+
+def at_least(plan: Plan, cores: int) -> list[Way]:
+    """Return how the job may have at least so many cores: more of each node, or more nodes."""
+    return [
+        {"cpus_per_task": -(-cores // (plan.nodes * plan.tasks_per_node))},
+        {"nodes": -(-cores // plan.cpus_per_node)},
+        {"nodes": -(-cores // (plan.partition.cores_per_node or cores)), "cpus_per_task": None},
+    ]

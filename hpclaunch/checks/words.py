@@ -99,9 +99,9 @@ def account(plan: Plan) -> Iterator[Found]:
             None,
         )
         yield Found(
-            f"{plan.account} asked, {plan.partition_name} charges accounts that end in {' or '.join(suffixes)}; "
-            f"use -A {project}{suffixes[0]}{f' or --partition {owner}' if owner else ''}",
+            f"{plan.account} asked, {plan.partition_name} charges accounts that end in {' or '.join(suffixes)}",
             partition_key(plan, "account_suffixes"),
+            ways=[{"account": project + suffixes[0]}, {"partition": owner} if owner else {}],
         )
 
 

@@ -85,7 +85,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     from hpclaunch.run import run
     from hpclaunch.schedulers.local import new_id
 
-    request, profile = planned_request(ctx, values, here=True)
+    request, profile = planned_request(ctx, values, here=True, starts=True)
     plan = make_plan(profile, request)
     script = rendered(plan)
     talk(plan, quiet)

@@ -224,13 +224,16 @@ def planned_request(
     ctx: click.Context,
     values: dict[str, Any],
     here: bool = False,
+    starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
 ) -> tuple[Request, site.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
-    With `here` the site is this machine unless the command line names one. `mistaken` is make_request's.
+    With `here` the site is this machine unless the command line names one. The command `starts` from this folder, and
+    not from another machine's. `mistaken` is make_request's.
     """
     from hpclaunch.links import followed
+    from hpclaunch.program import looked_up
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -238,7 +241,8 @@ def planned_request(
     profile = load_site(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _SITE_BOUND if not _typed(ctx, name)}
-    return followed(profile.site, _request(ctx, values, mistaken), here), profile
+    request = followed(profile.site, _request(ctx, values, mistaken), here)
+    return looked_up(profile.site, request, starts), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
@@ -288,7 +292,10 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     name = values["site"] or _matching_host()
     if name is None or site.load(name).site.scheduler != scheduler:
         name = scheduler
-    return _request(ctx, {**values, "site": name}), load_site(name)
+    from hpclaunch.program import looked_up
+
+    profile = load_site(name)
+    return looked_up(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

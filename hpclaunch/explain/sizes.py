@@ -44,6 +44,8 @@ class Sizes(Said):
         """Explain the GPUs of a node."""
         if given := self.asked("gpus_per_node"):
             return given
+        if self.partition.small_jobs:
+            return _equation("gpus_per_node", "none, as none is asked for", 0, self.of_partition("small_jobs"))
         most, tasks = self.partition.gpus_per_node, self.request.tasks_per_node
         if self.plan.nodes == 1 and tasks and tasks < most:
             words = f"one for each of {amount(tasks, 'tasks_per_node')}"
@@ -66,6 +68,8 @@ class Sizes(Said):
         if gpus and per_gpu:
             words = f"{amount(gpus, 'gpus_per_node')} x {per_gpu} cpus"
             return gpus * per_gpu, words, self.gpus_per_node() + self.of_partition("cpus_per_gpu")
+        if self.partition.small_jobs:
+            return 1, "one core, as no size is asked for", self.of_partition("small_jobs")
         if not cores:
             return 1, "one core, as the profile has no cores_per_node", []
         if self.plan.nodes == 1 and most and most < cores:

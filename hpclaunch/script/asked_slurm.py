@@ -116,13 +116,16 @@ def _sizes(asked: Asked, directives: Directives) -> None:
     tasks = asked.number(directives.last("ntasks"), values.count)
     per_node = asked.number(directives.last("ntasks-per-node"), values.count)
     per_task = asked.number(directives.last("cpus-per-task"), values.count)
-    gpus = _gpus(asked, directives, tasks or (per_node or 1) * (nodes or 1))
+    gpus, named = _gpus(asked, directives, tasks or (per_node or 1) * (nodes or 1))
     per_gpu = asked.number(directives.last("cpus-per-gpu"), values.count)
     if nodes is None:
         nodes = math.ceil(tasks / per_node) if tasks and per_node else _nodes_for(asked, tasks, per_task)
     if per_node is None:
         per_node = math.ceil(tasks / nodes) if tasks else 1
     asked.nodes, asked.starts, asked.gpus = nodes, per_node, gpus(nodes)
+    for said, model, others in named:  # the new script asks by --gres, of which the last counts
+        gres = [f"gpu:{model}:{asked.gpus}" if model else f"gpu:{asked.gpus}"] if asked.gpus else []
+        asked.carry(said, f"--gres={','.join([*gres, *others])}")
     asked.cpus = (per_task or 1) * per_node
     if per_gpu and asked.gpus and per_task is None:
         asked.cpus = per_gpu * asked.gpus
@@ -153,37 +156,40 @@ def _nodes(text: str) -> int:
     return int(found[1])
 
 
-def _gpus(asked: Asked, directives: Directives, tasks: int) -> Callable[[int], int]:
-    """Return how many GPUs a node has in the job, as a function of the nodes."""
-    counts = []
+def _gpus(
+    asked: Asked, directives: Directives, tasks: int
+) -> tuple[Callable[[int], int], list[tuple[Option, str, list[str]]]]:
+    """Return how many GPUs a node has in the job, as a function of the nodes, and where they or others are named.
+
+    What names them: the option, the GPUs' model, and what a --gres asks for besides.
+    """
+    counts, named = [], []
     for name in ("gpus-per-node", "gres", "gpus", "gpus-per-task"):
         option = directives.last(name)
+        model, others = "", []
         for item in option.value.split(",") if option else ():
             assert option is not None  # noqa: S101 - for the type checker
             found = _GPU.fullmatch(item if name == "gres" else f"gpu:{item}")
             if found:
-                counts.append(_gpu_count(asked, option, name, found, tasks))
+                counts.append(_gpu_count(asked, option, name, int(found["count"] or 1), tasks))
+                model = found["model"] or model
             elif name != "gres" or item.startswith("gpu") or not item:
                 asked.number(option, _no_gpus)
             else:
-                asked.carry(option, f"--gres={item}")
-    return counts[0] if counts else lambda _nodes: 0
+                others.append(item)
+        if option and (model or others):
+            named.append((option, model, others))
+    return counts[0] if counts else lambda _nodes: 0, named
 
 
 def _no_gpus(text: str) -> int:
     raise ValueError(f"{text!r} is no number of GPUs, like gpu:4")
 
 
-def _gpu_count(asked: Asked, option: Option, name: str, found: re.Match[str], tasks: int) -> Callable[[int], int]:
-    count = int(found["count"] or 1)
+def _gpu_count(asked: Asked, option: Option, name: str, count: int, tasks: int) -> Callable[[int], int]:
     if count == 0:
         text = f"{option.written} {option.value}: leave it out, it brings GPU nodes whatever the account"
         asked.say("no-gpu-gres", option.line, text, mended=True)
-    elif found["model"]:
-        asked.carry(
-            option,
-            f"--gres=gpu:{found['model']}:{count}" if name in ("gres", "gpus-per-node") else f"--{name}={option.value}",
-        )
     if name == "gpus":
         return lambda nodes: math.ceil(count / nodes)
     if name == "gpus-per-task":

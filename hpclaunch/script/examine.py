@@ -29,7 +29,7 @@ _NOT_OF_SCRIPTS = {"literal", "launcher", "workload", "repeated", "log-folder"}
 _TWINS = {
     "account": {"no-account", "placeholders", "variable"},
     "qos": {"default-qos"},
-    "directives": {"variable", "export", "comma"},
+    "directives": {"variable", "export", "comma", "comment", "unknown-option", "unreadable", "malformed"},
     "refused-directives": {"select", "no-gpu-gres"},
     "env": {"ncpus-variable"},
     "job-name": {"job-name"},
@@ -232,7 +232,8 @@ def place(report: Report, finding: Finding) -> Remark:
     line = line or next((known[key] for key in keys if key in known), 0)
     if not line and report.directives.lines:
         line = report.directives.lines[-1]
-    message = in_scripts_words(finding.message, report.profile.site.scheduler, report.plan.nodes if report.plan else 1)
+    nodes, tasks = (report.plan.nodes, report.plan.tasks_per_node) if report.plan else (1, 1)
+    message = in_scripts_words(finding.message, report.profile.site.scheduler, nodes, tasks)
     return Remark(line, finding.check, message, finding.refuses, finding.source)
 
 

@@ -51,6 +51,12 @@ class Option(Struct, frozen=True):
     value: str
     written: str
 
+    @property
+    def directive(self) -> str:
+        """Return the option with its value, as a directive has it."""
+        joint = "=" if self.written.startswith(("--", "-l ")) else " "
+        return f"{self.written}{joint}{self.value}" if self.value else self.written
+
 
 class Directives(Struct):
     """The options that a scheduler reads in a script, in their order, and what there is to say of its directives."""

@@ -92,6 +92,7 @@ _DIRECTIVES = {
         "mem-gb": "-l mem={}GB",
         "jobfs-gb": "-l jobfs={}GB",
         "gpus-per-node": "-l ngpus={}",
+        "cpus-per-task": "-l ncpus={}",
         "partition": "-q {}",
     },
     "slurm": {
@@ -99,20 +100,24 @@ _DIRECTIVES = {
         "mem-gb": "--mem={}G",
         "gpus-per-node": "--gres=gpu:{}",
         "tasks-per-node": "--ntasks-per-node={}",
+        "cpus-per-task": "--cpus-per-task={}",
         "qos": "--qos={}",
     },
 }
 
 
-def in_scripts_words(message: str, scheduler: str, nodes: int) -> str:
-    """Return a message of hpclaunch's options in the words of directives; PBS takes the sums of all nodes."""
+def in_scripts_words(message: str, scheduler: str, nodes: int, tasks: int) -> str:
+    """Return a message of hpclaunch's options in the words of directives; PBS takes the sums of all nodes and tasks."""
 
     def directive(found: re.Match[str]) -> str:
         form = _DIRECTIVES.get(scheduler, {}).get(found[1])
-        total = scheduler == "pbs" and found[1] in ("mem-gb", "jobfs-gb", "gpus-per-node") and found[2].isdigit()
-        return form.format(int(found[2]) * nodes if total else found[2]) if form else found[0]
+        if not form or scheduler != "pbs" or not found[2].isdigit():
+            return form.format(found[2]) if form else found[0]
+        return form.format(int(found[2]) * nodes * (tasks if found[1] == "cpus-per-task" else 1))
 
     message = re.sub(r"--nodes 1 --gpus-per-node (\d+)", "--gpus-per-node \\1 on --nodes 1", message)
     return re.sub(
-        r"--(walltime|mem-gb|jobfs-gb|gpus-per-node|tasks-per-node|partition|qos) ([\w:.-]+)", directive, message
+        r"--(walltime|mem-gb|jobfs-gb|gpus-per-node|tasks-per-node|cpus-per-task|partition|qos) ([\w:.-]+)",
+        directive,
+        message,
     )

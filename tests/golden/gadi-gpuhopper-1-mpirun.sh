@@ -1,5 +1,5 @@
 #!/bin/bash
-# gadi gpuhopper: 1 node x 4 tasks = world size 4, 48 cpus, 4 GPUs, 1000 GB, walltime 01:00:00, at most 360 SU
+# gadi gpuhopper: 1 node x 4 tasks = world size 4, 48 cpus, 4 GPUs, 1000 GB, walltime 01:00:00, at most 360 SU (not confirmed)
 # Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
 #   hpclaunch render --site gadi --nodes 1 --partition gpuhopper --account ab12 --launcher mpirun -- python train.py --epochs 3
 #PBS -N train

@@ -1,5 +1,5 @@
 #!/bin/bash
-# gadi gpuhopper: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, 2000 GB, walltime 01:00:00, at most 720 SU
+# gadi gpuhopper: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, 2000 GB, walltime 01:00:00, at most 720 SU (not confirmed)
 # Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
 #   hpclaunch render --site gadi --nodes 2 --partition gpuhopper --account ab12 --launcher tasks -- python train.py --epochs 3
 #PBS -N train

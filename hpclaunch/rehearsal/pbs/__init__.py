@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hpclaunch.rehearsal.pbs import nodes, settings
 from hpclaunch.rehearsal.pbs.server import Server
-from hpclaunch.rehearsal.pbs.settings import GADI, Queue, Settings
+from hpclaunch.rehearsal.pbs.settings import Queue, Settings, queues_of
 from hpclaunch.rehearsal.pbs.start import command
 
 PROGRAMS = ("qsub", "qstat", "qdel", "qsig", "pbsdsh")
@@ -24,7 +24,7 @@ def install(
     folder: Path,
     *,
     hosts: Sequence[str] = (),
-    queues: Mapping[str, Queue] = GADI,
+    queues: Mapping[str, Queue] | None = None,
     cores_per_node: int | None = None,
     lines: str = "cpu",
     server: str = "gadi-pbs",
@@ -42,7 +42,8 @@ def install(
     `hosts` are addresses of this machine, each a node; none means 127.0.0.1 and on, as many as jobs need. The nodefile
     has a line for every "cpu", "gpu" or "node" of a host. `kill_delay` and `poll` are seconds; walltimes are looked at
     when polling. With `answers_one`, qstat asked for several jobs as JSON answers for the first only, unless it has -E.
-    `dead` is a host that swallows what pbsdsh starts there. `cores_per_node` overrides what `queues` say.
+    `dead` is a host that swallows what pbsdsh starts there. Without `queues` there are those of the shipped profile of
+    Gadi, with nodes of `cores_per_node`.
 
     Raises ValueError: `lines` is none of the three.
     """
@@ -51,8 +52,10 @@ def install(
     folder = folder.absolute()
     for name in FOLDERS:
         (folder / name).mkdir(parents=True, exist_ok=True)
-    if cores_per_node:
-        queues = {name: settings.with_cores(queue, cores_per_node) for name, queue in queues.items()}
+    if queues is None:
+        from hpclaunch import paths, site
+
+        queues = queues_of(site.load(str(paths.shipped("site_profiles") / "gadi.yaml")).site, cores_per_node)
     asked = Settings(
         python=sys.executable,
         server=server,

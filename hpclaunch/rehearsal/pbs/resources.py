@@ -127,13 +127,11 @@ def _totals(asked: Mapping[str, str], name: str, queue: Queue, lines: str) -> li
 
 def _check_walltime(text: str, ncpus: int, name: str, queue: Queue) -> None:
     asked = seconds(text) or 0
-    for cores, hours in queue.walltime:
-        if ncpus <= cores:
-            if asked > hours * 3600:
-                raise _hook(name, f"walltime is at most {hours}:00:00 with ncpus={ncpus}, you asked for {clock(asked)}")
-            return
-    if queue.walltime:
-        raise _hook(name, f"ncpus is at most {queue.walltime[-1][0]}, you asked for {ncpus}")
+    if queue.max_cores and ncpus > queue.max_cores:
+        raise _hook(name, f"ncpus is at most {queue.max_cores}, you asked for {ncpus}")
+    most = next((most for cores, most in queue.walltime if cores is None or ncpus <= cores), asked)
+    if asked > most:
+        raise _hook(name, f"walltime is at most {clock(most)} with ncpus={ncpus}, you asked for {clock(asked)}")
 
 
 def _hook(queue_name: str, text: str) -> Refusal:

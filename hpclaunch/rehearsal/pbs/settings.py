@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # qsub and the others read what was written, and start sooner without profiles
+    from hpclaunch.site import Site
 
 
 @dataclass(frozen=True)
@@ -15,18 +20,27 @@ class Queue:
     cores_per_node: int = 48
     gpus_per_node: int = 0
     cpus_per_gpu: int = 0  # just so many, else the hook refuses
-    walltime: tuple[tuple[int, int], ...] = ()  # (up to so many cores, hours at most), smallest first
+    max_cores: int | None = None
+    walltime: tuple[tuple[int | None, int], ...] = ()  # (up to so many cores, seconds at most), smallest first
 
 
-# The shape of Gadi's queues; sources stand in site_profiles/gadi.yaml.
-GADI: Mapping[str, Queue] = {
-    "normal": Queue(walltime=((672, 48), (1440, 24), (2976, 10), (20736, 5))),
-    "express": Queue(walltime=((480, 24), (3168, 5))),
-    "copyq": Queue(walltime=((1, 10),)),
-    "gpuvolta": Queue(gpus_per_node=4, cpus_per_gpu=12, walltime=((96, 48), (192, 24), (960, 5))),
-    "dgxa100": Queue(cores_per_node=128, gpus_per_node=8, cpus_per_gpu=16, walltime=((128, 48), (256, 5))),
-    "gpuhopper": Queue(gpus_per_node=4, cpus_per_gpu=12, walltime=((48, 48), (960, 48))),
-}
+def queues_of(site: Site, cores_per_node: int | None = None) -> dict[str, Queue]:
+    """Return the queues that a site's profile describes; what it has not confirmed is not refused.
+
+    `cores_per_node` overrides the profile's.
+    """
+    from hpclaunch.walltime import clock_seconds
+
+    return {
+        name: Queue(
+            cores_per_node=cores_per_node or partition.cores_per_node or os.cpu_count() or 1,
+            gpus_per_node=partition.gpus_per_node,
+            cpus_per_gpu=(partition.cpus_per_gpu or 0) if partition.cpus_per_gpu_exact else 0,
+            max_cores=None if "max_cores" in partition.unconfirmed else partition.max_cores,
+            walltime=tuple((tier.max_cores, clock_seconds(tier.max_walltime)) for tier in partition.walltime),
+        )
+        for name, partition in site.partitions.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,7 @@ class Settings:
     arrays: bool = True
     answers_one: bool = False  # qstat, asked for several jobs as JSON without -E, as OpenPBS does since 2023-12
     default_queue: str = "normal"
-    queues: Mapping[str, Queue] = field(default_factory=lambda: dict(GADI))
+    queues: Mapping[str, Queue] = field(default_factory=dict)
 
 
 def write(settings: Settings, path: Path) -> None:
@@ -57,11 +71,6 @@ def read(path: Path) -> Settings:
     values = json.loads(path.read_text())
     values["hosts"] = tuple(values["hosts"])
     for queue in values["queues"].values():
-        queue["walltime"] = tuple((cores, hours) for cores, hours in queue["walltime"])
+        queue["walltime"] = tuple((cores, seconds) for cores, seconds in queue["walltime"])
     values["queues"] = {name: Queue(**queue) for name, queue in values["queues"].items()}
     return Settings(**values)
-
-
-def with_cores(queue: Queue, cores: int) -> Queue:
-    """Return the queue with nodes of another size."""
-    return replace(queue, cores_per_node=cores)

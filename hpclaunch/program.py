@@ -1,0 +1,129 @@
+"""The program of a command: what only this machine knows of it, looked up before the plan is made."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from msgspec import structs
+
+from hpclaunch.request import Program, Request
+from hpclaunch.site import Site
+
+# What is followed by a value among the options before a script; anything else is a flag.
+_TAKE_VALUES = {"python": {"-W", "-X", "--check-hash-based-pycs"}, "bash": {"-o", "+o", "-O", "+O", "--rcfile"}}
+# They start the first python file among their words.
+_STARTERS = {
+    *("torchrun", "accelerate", "deepspeed", "srun", "mpirun", "mpiexec"),
+    *("env", "time", "nice", "nohup", "timeout", "numactl", "stdbuf", "nsys", "coverage", "uv"),
+}
+_STARTING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+# What a program has that saves when it is warned and goes on later; Lightning does so by itself on Slurm.
+_SAVES = re.compile(r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b")
+_LIGHTNING = re.compile(r"\b(?:pytorch_)?lightning\b")
+_LONGEST = 1_000_000  # characters of a program that are looked at
+
+
+def looked_up(site: Site, request: Request, starts: bool) -> Request:
+    """Return the request with what this machine knows of its command's program.
+
+    Only what `starts` from this folder is sure to miss what is missing here.
+    """
+    if not request.command:
+        return request
+    file = _file(request.command)
+    wrong = _wrong_name(request, site.scheduler == "local") or _wrong_file(file)
+    moves = re.search(r"\b(?:cd|pushd|PATH|PYTHONPATH)\b", " ".join([*request.setup, *request.env]))
+    seen = site.scheduler == "local" or not file.startswith("/")
+    attempts = request.max_attempts or site.max_attempts
+    saves = attempts == 1 or _saves(request, file, site.scheduler == "slurm" and site.launcher == "tasks")
+    return structs.replace(request, program=Program(wrong=wrong, sure=starts and seen and not moves, saves=saves))
+
+
+def _file(words: list[str]) -> str:
+    """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
+    head = re.sub(r"[\d.]+$", "", Path(words[0]).name)
+    kind = "bash" if head in ("sh", "zsh", "dash") else head
+    module = file = ""
+    rest = iter(words[1:] if kind in _TAKE_VALUES else [])
+    for word in rest:
+        if word in _TAKE_VALUES[kind]:
+            next(rest, "")
+        elif kind == "python" and re.fullmatch(r"-[A-Za-z]*m", word):
+            module = next(rest, "")
+            break
+        elif word == "-" or re.match(r"-[A-Za-z]*c", word):
+            break
+        elif not word.startswith("-"):
+            file = word
+            break
+    if head in _STARTERS or module in _STARTING_MODULES:
+        file = next((word for word in words[1:] if word.endswith(".py")), "")
+    elif module:
+        file = _module(module)
+    return "" if "$" in file else file
+
+
+def _module(name: str) -> str:
+    """Return the file of `python -m NAME`; "" if that may be one that is installed."""
+    path = Path(*name.split("."))
+    main, file = str(path / "__main__.py"), str(path.with_suffix(".py"))
+    if _there(main):
+        return main
+    return file if _there(file) or _there(f"{path.parts[0]}/__init__.py") or _near(file) else ""
+
+
+def _wrong_name(request: Request, local: bool) -> str:
+    """Say why the first word of a command is no program; "" if it may be one."""
+    word = request.command[0]
+    by = f"{'python' if word.endswith('.py') else 'bash'} {word}"
+    script = word.endswith((".py", ".sh"))
+    if "$" in word or not word.strip() or (word.startswith("/") and not local):
+        return ""
+    if "/" in word:
+        if not _there(word):
+            return f"there is no program {word}{_near(word)}"
+        return (
+            "" if os.access(word, os.X_OK) else f"{word} is not executable; use {by if script else f'chmod +x {word}'}"
+        )
+    if shutil.which(word, path=os.pathsep.join([f"{request.venv}/bin", os.environ.get("PATH", os.defpath)])):
+        return ""
+    if script:
+        return f"{word} is no program on PATH{'' if _there(word) else _near(word)}; use {by}"
+    brought = request.venv or request.setup or request.module
+    return f"there is no program {word} on PATH" if local and not brought else ""
+
+
+def _wrong_file(file: str) -> str:
+    return f"there is no file {file}{_near(file)}" if file and not _there(file) else ""
+
+
+def _there(file: str) -> bool:
+    return os.path.exists(file)  # noqa: PTH110 - Path.exists raises for a name that is too long
+
+
+def _near(file: str) -> str:
+    """Return ` (did you mean FILE?)` for the file of that kind in the same folder that has the nearest name."""
+    from difflib import get_close_matches
+
+    path = Path(file)
+    try:
+        names = [other.name for other in path.parent.iterdir() if other.suffix == path.suffix]
+    except (OSError, ValueError):
+        return ""
+    found = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f" (did you mean {path.parent / found[0]}?)" if found else ""
+
+
+def _saves(request: Request, file: str, lightning: bool) -> bool:
+    """Tell whether anything in the command or its file looks as if it saved when it is warned."""
+    text, path = " ".join(request.command), Path(file or request.command[0])
+    try:
+        if path.is_file():  # a pipe would lose what is read
+            with path.open(encoding="utf-8", errors="replace") as program:
+                text += program.read(_LONGEST)
+    except (OSError, ValueError):
+        pass
+    return bool(_SAVES.search(text) or (lightning and _LIGHTNING.search(text)))
