@@ -141,6 +141,21 @@ class Plan(Struct, frozen=True, kw_only=True):
     def _unsure(self) -> str:
         return " (not confirmed)" if "charge" in self.partition.unconfirmed else ""
 
+    @property
+    def about(self) -> dict[str, str | int]:
+        """Return what a run folder's run.json says of the plan, by the names of `runs.Run`."""
+        return {
+            "site": self.name,
+            "scheduler": self.site.scheduler,
+            "job_name": self.job_name,
+            "partition": self.partition_name,
+            "nodes": self.nodes,
+            "tasks_per_node": self.tasks_per_node,
+            "seconds": self.seconds,
+            "max_attempts": self.max_attempts,
+            "poll": walltime.clock_seconds(self.site.poll),
+        }
+
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         parts = [

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hpclaunch import runs, schedulers
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import Run
-from hpclaunch.walltime import clock_seconds
 
 if TYPE_CHECKING:  # submitit imports this module in every job of its own
     from hpclaunch.plan import Plan
@@ -52,20 +53,8 @@ def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
 
 def run_of(plan: Plan, job_id: str) -> Run:
     """Return the registry's entry for a job of this plan."""
-    return Run(
-        id=job_id,
-        site=plan.name,
-        scheduler=plan.site.scheduler,
-        job_name=plan.job_name,
-        folder=str(Path(runs.FOLDER, job_id).absolute()),
-        submitted=time.time(),
-        partition=plan.partition_name,
-        nodes=plan.nodes,
-        tasks_per_node=plan.tasks_per_node,
-        seconds=plan.seconds,
-        max_attempts=plan.max_attempts,
-        poll=clock_seconds(plan.site.poll),
-    )
+    folder = str(Path(runs.FOLDER, job_id).absolute())
+    return msgspec.convert(plan.about | {"id": job_id, "folder": folder, "submitted": time.time()}, Run)
 
 
 # What qsub says, a site's hooks in their own words, and the key of the profile or option to look at.

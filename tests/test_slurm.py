@@ -187,6 +187,42 @@ def test_a_failing_rank_ends_the_job_with_its_code():
     assert "no data here" in why
 
 
+# A program that writes twelve lines and lives a moment longer.
+TWELVE = 'for i in 1 2 3 4 5 6; do echo "out $i"; echo "err $i" >&2; done; sleep "$0"; exit 7'
+UNRULY = ("set -euo pipefail -C; IFS=:", "trap 'echo bye >bye' EXIT", "fail() { exit 8; }; code=x ended=x")
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [(TWO_BY_TWO, 0.05), (("--nodes", "2", "--max-attempts", "2"), 0.5), (("--launcher", "lightning"), 1.5)],
+)
+def test_whole_output_of_rank_0_and_exit_code(words, seconds):
+    """However short a program lives, whatever its setup does to the shell, its lines and its exit code are there."""
+    setup = [word for line in UNRULY for word in ("--setup", line)]
+    job = submit(*words, *setup, "--job-name", "x", "--wait", "--", "bash", "-c", TWELVE, seconds, code=7)
+    shown = Path(f"x_{job}.out").read_text().partition("hpclaunch: first failure")[0].splitlines()
+    twelve = [f"{kind} {number}" for kind in ("err", "out") for number in range(1, 7)]
+    assert sorted(line for line in shown if line[:4] in ("out ", "err ")) == twelve
+    assert state(job)["exit_code"] == 7
+    assert Path("hpclaunch-runs", job, "exit").read_text() == "7\n"
+    assert Path("bye").read_text() == "bye\n"
+
+
+def test_a_job_submitted_by_hand_can_be_asked_about():
+    """After a plain sbatch of the rendered script, status, logs and why work by the run folder's path."""
+    words = ("--tasks-per-node", "2", "--", "sh", "-c", "echo no data; exit 7")
+    script = call("render", "--quiet", *words)
+    job = subprocess.run(
+        ["sbatch", "--parsable"], input=script, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    folder = Path("hpclaunch-runs", job)
+    wait_until((folder / "run.json").exists)
+    call("wait", folder, code=7)
+    assert state(str(folder))["id"] == job
+    assert call("logs", folder) == "[\u00d72] no data\n"
+    assert "no data" in call("why", folder)
+
+
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_cancel_leaves_no_process(work, launcher):
     """Cancelled jobs are gone from every node within 15 s."""

@@ -131,3 +131,13 @@ def test_lightnings_own_requeue_keeps_working(work):
     script = Path("hpclaunch-runs", jobs[0], "job.sh").read_text()
     assert "owns the requeue" in script
     assert "scontrol requeue" not in script
+
+
+def test_a_requeued_job_has_no_exit_code_yet(work):
+    """The file `exit` is the last attempt's: there is none while the job waits to start again."""
+    code = "if [ $HPCLAUNCH_ATTEMPT = 2 ]; then sleep 2; exit 6; fi; exit 75"
+    job = submit("--tasks-per-node", "1", "--max-attempts", "2", "--", "bash", "-c", code)
+    wait_until(lambda: state(job)["word"] == "REQUEUED", 60)
+    assert not Path("hpclaunch-runs", job, "exit").exists()
+    call("wait", job, code=6, seconds=120)
+    assert Path("hpclaunch-runs", job, "exit").read_text() == "6\n"

@@ -21,12 +21,33 @@ cd "$PBS_O_WORKDIR" || exit 1
 job_id=$PBS_JOBID
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-trap 'echo $? >"$HPCLAUNCH_RUN_DIR/exit"' EXIT # PBS may forget how the job ended
-trap 'exit 143' TERM # else that would be the code of the command before
 rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
+# Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
+(set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
+    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "gpuvolta", "poll": 600, "scheduler": "pbs", "seconds": 3600, "site": "gadi", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
-# Environment.
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# How the job ended, which the scheduler may forget, and which line of the environment ended it, if one did.
+record() {
+    local code=$?
+    if [[ $stage == environment ]]; then
+        echo "hpclaunch: the environment ended the job with exit code $code, at: $BASH_COMMAND"
+        fail "$code" - "the environment, at: $BASH_COMMAND"
+    fi
+    echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    return "$code"
+}
+stage=environment
+trap record EXIT
+trap 'exit 143' TERM # else that would be the code of the command before
+
+# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 # A job submitted from a non-login shell lacks the module command.
 # shellcheck source=/dev/null
 command -v module >/dev/null || source /etc/profile
@@ -34,6 +55,14 @@ module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || exit 1
 export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
+
+# The launch, the same for every job of this kind.
+theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
+eval "$ours"
+trap 'record; eval "${theirs[2]#record}"' EXIT
+stage=launch
+IFS=$' \t\n'
 
 # Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
@@ -52,9 +81,11 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+# What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
+# a session of its own, and reads until the other end of its pipe is gone.
+start_guard() { # MARK
+    local sweep="grep -lszxF ${1@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
 }
 
 # One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
@@ -69,17 +100,20 @@ run_rank() { # LOCAL_RANK COMMAND...
     return "$code"
 }
 
-# Rank 0 speaks here too.
-tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/rank-0.log" "$HPCLAUNCH_RUN_DIR/rank-0.err" 2>/dev/null &
-show=$!
+# Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
+exec {out}<>"$HPCLAUNCH_RUN_DIR/rank-0.log" {err}<>"$HPCLAUNCH_RUN_DIR/rank-0.err"
+show() { cat <&"$out" && cat <&"$err"; }
+show >/dev/null # what is there is of an earlier start
+(trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
+follower=$!
 
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
 run_node() { # NODE_RANK
-    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
-    local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    local pid tick pids=() verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
     local i
     for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do
@@ -87,17 +121,22 @@ run_node() { # NODE_RANK
         pids+=($!)
     done
     set +m
-    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do sleep 0.5; done
-    # TERM, six seconds to save, KILL; whatever else on this node carries the name of this run has them too: torchrun,
-    # told more than once, ends before its ranks do.
-    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     unset HPCLAUNCH_NODE
+    start_guard "$mark" # after the processes, which must not have its pipe open
+    local sweeper=$!
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do
+        sleep 1 & tick=$!
+        wait -n # the end of a process is seen at once
+        { kill "$tick" && wait "$tick"; } 2>/dev/null
+    done
+    # TERM, six seconds to save, KILL; the mark's bearers have them too: torchrun, told more than once, ends before its ranks.
+    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     while ((left-- > 0)); do
-        [[ -n $(jobs -pr) ]] || { [[ -e $HPCLAUNCH_RUN_DIR/failed ]] && grep -qszxF "$name" /proc/[0-9]*/environ; } || break
+        [[ -n $(jobs -pr) ]] || { [[ -e $HPCLAUNCH_RUN_DIR/failed ]] && grep -qszxF "$mark" /proc/[0-9]*/environ; } || break
         sleep 0.5
     done
     for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
-    grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+    exec {guard}>&- && wait "$sweeper"
     for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
     return "$verdict"
@@ -109,8 +148,8 @@ node=$!
 while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
 wait "$node"
 code=$?
-sleep 1 # rank 0's last words
-{ kill "$show" && wait "$show"; } 2>/dev/null
+{ kill "$follower" && wait "$follower"; } 2>/dev/null
+show
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

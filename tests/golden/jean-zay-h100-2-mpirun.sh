@@ -18,10 +18,33 @@
 job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/failed
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
+# Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
+(set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
+    '"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "h100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
-# Environment.
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# How the job ended, which the scheduler may forget, and which line of the environment ended it, if one did.
+record() {
+    local code=$?
+    if [[ $stage == environment ]]; then
+        echo "hpclaunch: the environment ended the job with exit code $code, at: $BASH_COMMAND"
+        fail "$code" - "the environment, at: $BASH_COMMAND"
+    fi
+    [[ -n ${ended-} ]] || echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    return "$code"
+}
+stage=environment
+trap record EXIT
+trap 'ended=1; exit 143' TERM # else that would be the code of the command before
+
+# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 # A job submitted from a non-login shell lacks the module command.
 # shellcheck source=/dev/null
 command -v module >/dev/null || source /etc/profile
@@ -30,6 +53,14 @@ module load arch/h100 || exit 1
 module load pytorch-gpu/py3/2.8.0 || exit 1
 export OMP_NUM_THREADS=24 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
+
+# The launch, the same for every job of this kind.
+theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
+eval "$ours"
+trap 'record; eval "${theirs[2]#record}"' EXIT
+stage=launch ended=""
+IFS=$' \t\n'
 
 # Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -42,9 +73,11 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+# What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
+# a session of its own, and reads until the other end of its pipe is gone.
+start_guard() { # MARK
+    local sweep="grep -lszxF ${1@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
 }
 
 # One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
@@ -54,22 +87,28 @@ run_rank() { # COMMAND...
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
     trap : INT TERM USR1 USR2
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") # a program, never one of this shell's own words
+    local mark=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
+    start_guard "HPCLAUNCH_NODE=$mark"
+    export HPCLAUNCH_NODE=$mark
+    (exec "$@" {guard}>&-) # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
 
-# Rank 0 speaks here too.
-tail -q -n 0 -F "$HPCLAUNCH_RUN_DIR/rank-0.log" "$HPCLAUNCH_RUN_DIR/rank-0.err" 2>/dev/null &
-show=$!
+# Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
+exec {out}<>"$HPCLAUNCH_RUN_DIR/rank-0.log" {err}<>"$HPCLAUNCH_RUN_DIR/rank-0.err"
+show() { cat <&"$out" && cat <&"$err"; }
+show >/dev/null # what is there is of an earlier start
+(trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
+follower=$!
 
 # What the ranks need, in a file: mpirun carries no environment to some kinds of node.
 (umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
 {
     # Not what belongs to the head node alone.
     (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES SLURMD_NODENAME SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID && export -p)
-    declare -f fail run_rank
+    declare -f fail start_guard run_rank
     echo 'run_rank "$@"'
 } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
 
@@ -80,8 +119,8 @@ job=$!
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"
 code=$?
-sleep 1 # rank 0's last words
-{ kill "$show" && wait "$show"; } 2>/dev/null
+{ kill "$follower" && wait "$follower"; } 2>/dev/null
+show
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

@@ -12,9 +12,20 @@ mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
-# Environment.
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+ours=$(set +o; shopt -p; trap -p; declare -f fail)
 export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
+
+# The launch, the same for every job of this kind.
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
+eval "$ours"
+IFS=$' \t\n'
 
 # Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=127.0.0.1
@@ -27,9 +38,11 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+# What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
+# a session of its own, and reads until the other end of its pipe is gone.
+start_guard() { # MARK
+    local sweep="grep -lszxF ${1@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
 }
 
 # One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
@@ -38,7 +51,10 @@ run_rank() { # COMMAND...
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") # a program, never one of this shell's own words
+    local mark=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
+    start_guard "HPCLAUNCH_NODE=$mark"
+    export HPCLAUNCH_NODE=$mark
+    (exec "$@" {guard}>&-) # a program, never one of this shell's own words
     local code=$?
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
@@ -55,7 +71,7 @@ show() { # LOG NAME PID: as long as that process lives
 {
     # Not what belongs to the head node alone.
     (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
-    declare -f fail run_rank
+    declare -f fail start_guard run_rank
     echo 'run_rank "$@"'
 } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
 

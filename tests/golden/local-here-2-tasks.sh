@@ -12,9 +12,20 @@ mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/failed
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
-# Environment.
+# The first failure is the job's; what fails after it is its consequence.
+fail() { # EXIT_CODE LOG WHO
+    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+}
+
+# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+ours=$(set +o; shopt -p; trap -p; declare -f fail)
 export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
+
+# The launch, the same for every job of this kind.
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
+eval "$ours"
+IFS=$' \t\n'
 
 # Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
 MASTER_ADDR=127.0.0.1
@@ -27,9 +38,11 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
+# What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
+# a session of its own, and reads until the other end of its pipe is gone.
+start_guard() { # MARK
+    local sweep="grep -lszxF ${1@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
 }
 
 # One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
@@ -52,10 +65,10 @@ show() { # LOG NAME PID: as long as that process lives
 
 # One node: its processes, each the leader of a group, end together when one fails, here or elsewhere.
 run_node() { # NODE_RANK
-    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/$1
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
     trap : INT HUP # the head of the job hears them too
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
-    local pid pids=() verdict=0 left=12 name=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    local pid tick pids=() verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
     local i
     for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do
@@ -63,17 +76,22 @@ run_node() { # NODE_RANK
         pids+=($!)
     done
     set +m
-    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do sleep 0.5; done
-    # TERM, six seconds to save, KILL; whatever else on this node carries the name of this run has them too: torchrun,
-    # told more than once, ends before its ranks do.
-    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     unset HPCLAUNCH_NODE
+    start_guard "$mark" # after the processes, which must not have its pipe open
+    local sweeper=$!
+    while [[ -n $(jobs -pr) && ! -e $HPCLAUNCH_RUN_DIR/failed ]] && kill -0 $$; do
+        sleep 1 & tick=$!
+        wait -n # the end of a process is seen at once
+        { kill "$tick" && wait "$tick"; } 2>/dev/null
+    done
+    # TERM, six seconds to save, KILL; the mark's bearers have them too: torchrun, told more than once, ends before its ranks.
+    for pid in $(jobs -pr); do kill -TERM -- "-$pid"; done
     while ((left-- > 0)); do
-        [[ -n $(jobs -pr) ]] || { [[ -e $HPCLAUNCH_RUN_DIR/failed ]] && grep -qszxF "$name" /proc/[0-9]*/environ; } || break
+        [[ -n $(jobs -pr) ]] || { [[ -e $HPCLAUNCH_RUN_DIR/failed ]] && grep -qszxF "$mark" /proc/[0-9]*/environ; } || break
         sleep 0.5
     done
     for pid in $(jobs -pr); do kill -KILL -- "-$pid"; done
-    grep -lszxF "$name" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL 2>/dev/null
+    exec {guard}>&- && wait "$sweeper"
     for pid in "${pids[@]}"; do wait "$pid" || verdict=$?; done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
     return "$verdict"

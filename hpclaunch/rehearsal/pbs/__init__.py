@@ -87,6 +87,11 @@ def lose(folder: Path, host: str) -> None:
     nodes.lose(Server(folder.absolute()), host)
 
 
+def fail_qsub(folder: Path, times: int) -> None:
+    """Let qsub fail so many times from now on."""
+    (folder / "qsub-fails").write_text(str(times))
+
+
 def stop(folder: Path) -> None:
     """End every job at once and forget those that wait; what has finished stays known."""
     nodes.stop(Server(folder.absolute()))
