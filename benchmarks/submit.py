@@ -1,9 +1,9 @@
 """Measure what submitting costs: python benchmarks/submit.py [--rounds N], on a machine with Slurm (make cluster-up).
 
-In turns, the time of `hpclaunch submit`, of a bare `sbatch FILE` and of `hpclaunch render`; the time from a job's start to
-its first all-reduce, and the time of a whole short job, with and without further attempts, against a srun script written by
-hand. Goals: a submit takes at most a render more than sbatch, the all-reduce comes after at most 1.1 x the time, and the
-whole job takes at most 1.05 x.
+In turns, the time of `hpclaunch submit`, of a bare `sbatch FILE` and of `hpclaunch render`; the time from a job's
+start to its first all-reduce, and the time of a whole short job, with and without further attempts, against a srun
+script written by hand. Goals: a submit takes at most a render more than sbatch, the all-reduce comes after at most
+1.1 x the time, and the whole job takes at most 1.05 x.
 """
 
 from __future__ import annotations

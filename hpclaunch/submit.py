@@ -19,16 +19,8 @@ if TYPE_CHECKING:  # submitit imports this module in every job of its own
     from hpclaunch.plan import Plan
 
 
-def submit(plan: Plan, script: str, after: Sequence[str] = ()) -> Run:
-    """Submit a finished script from the current folder, fill its run folder and register it.
-
-    Raises SchedulerError where the scheduler refuses; then nothing is left.
-    """
-    return note(plan, script, hand_over(plan, script, after))
-
-
 def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = "") -> list[str]:
-    """Submit a script; return the job's id, and its further attempts' where these must be submitted with it.
+    """Submit a script from the current folder; return the id, and its further attempts' if these are submitted with it.
 
     `name` is the job's where the script has none. Raises SchedulerError, with the option to look at, and RequestError
     for a variable to pass on that is not set here.

@@ -97,7 +97,7 @@ def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, mo
         (("--setup", "ulimit -n 4096"), "\nulimit -n 4096\n"),
         (("--directive", "-m abe"), "#PBS -m abe"),
         (("--directive", "#PBS -m abe"), "\n#PBS -m abe"),
-        (("--launcher", "mpirun"), "mpirun -n 4 --map-by ppr:4:node"),
+        (("--launcher", "mpirun"), "mpirun -n 4 --bind-to none --map-by ppr:4:node"),
     ],
 )
 def test_option_reaches_the_script(cli, words, line):

@@ -82,19 +82,21 @@ def submit_command(
 
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> runs.Run:
     """Submit and print the id before anything else; what fails after the scheduler's answer is a warning."""
-    from hpclaunch.submit import hand_over, note
+    from hpclaunch.executors import script_executor
 
-    ids = hand_over(plan, text, before, name)
-    try:
-        click.echo(ids[0])
-    except OSError as error:
-        echo(f"hpclaunch: warning: job {ids[0]} is submitted, but stdout: {error.strerror}", err=True)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        run = note(plan, text, ids)
+        run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
     for warning in found:
         echo(f"hpclaunch: warning: {warning.message}", err=True)
     return run
+
+
+def _print_id(job_id: str) -> None:
+    try:
+        click.echo(job_id)
+    except OSError as error:
+        echo(f"hpclaunch: warning: job {job_id} is submitted, but stdout: {error.strerror}", err=True)
 
 
 def _tell_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:

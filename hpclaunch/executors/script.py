@@ -18,7 +18,7 @@ from hpclaunch import runs, schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
 from hpclaunch.executors import parameters
 from hpclaunch.runs import UNKNOWN, Run, State
-from hpclaunch.submit import note, submit
+from hpclaunch.submit import hand_over, note
 from hpclaunch.watch import Watch
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
@@ -183,9 +183,20 @@ class ScriptExecutor(core.PicklingExecutor):
         self.parameters.update(kwargs)
         self.plan_for(plan)
 
-    def submit_script(self, script: str, after: Sequence[str] = ()) -> ScriptJob:
-        """Submit a finished script; the job has no result, but a state, logs and cancel()."""
-        return self._job(submit(self.plan, script, after))
+    def submit_script(
+        self,
+        script: str,
+        after: Sequence[str] = (),
+        name: str = "",
+        submitted: Callable[[str], None] = lambda _: None,
+    ) -> ScriptJob:
+        """Submit a finished script; the job has no result, but a state, logs and cancel().
+
+        `submitted` is given the id before anything else can fail. Raises what hand_over raises.
+        """
+        ids = hand_over(self.plan, script, after, name)
+        submitted(ids[0])
+        return self._job(note(self.plan, script, ids))
 
     def _made(self, job_id: str, script: str) -> ScriptJob:
         return self._job(note(self.plan, script, [job_id]))
