@@ -58,7 +58,7 @@ def submit_command(
         text = render(plan, Cache(paths.user_cache()))
         talk(plan, quiet)
     if dry_run:
-        click.echo(text, nl=False)
+        click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is not None:
         _tell_unpriced(plan, script, limits)
