@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -153,8 +154,12 @@ def test_an_id_that_cannot_be_printed_is_told_on_stderr():
     assert stderr == f"hpclaunch: warning: job {row['id']} is submitted, but stdout: No space left on device\n"
 
 
-def test_a_broken_script_that_is_not_utf8_is_one_message(work):
-    """What bash says of a script's bytes is shown whatever they are, and nothing is submitted."""
+def test_a_script_that_is_not_utf8_is_printed_or_refused_in_bashs_words(work, monkeypatch):
+    """Its bytes are printed as they are, in a locale that knows only UTF-8 too, and an error in it is one message."""
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")
+    (work / "own.sh").write_bytes(b"echo \xff\n")
+    command = [sys.executable, "-m", "hpclaunch", "submit", "--dry-run", "--script", "own.sh"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"echo \xff\n"
     (work / "own.sh").write_bytes(b"echo \xff )\n")
     process = start("submit", "--script", "own.sh")
     stdout, stderr = process.communicate(timeout=30)
@@ -225,8 +230,6 @@ def test_unknown_job_is_one_message():
 
 def test_python_functions_run_here_too():
     """hpclaunch.executor("local") gives submitit jobs with results, on a machine without a scheduler."""
-    import subprocess
-
     script = (
         "import hpclaunch, os, submitit\n"
         "def hosts():\n"

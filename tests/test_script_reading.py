@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpclaunch import site
-from hpclaunch.script import directives, shell, values
+from hpclaunch.script import directives, own, shell, values
 from hpclaunch.script.examine import examine
 from hpclaunch.script.lexer import plain
 
@@ -220,3 +220,22 @@ def test_what_bash_cannot_read_is_named(text):
 def test_plain_words_are_told_from_those_that_the_shell_expands(word, text):
     """What the shell would expand is never carried over as if it were text."""
     assert plain(word) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "directive", "expected"),
+    [
+        ("pbs", "#PBS -N mine -q big -l select=2:ncpus=8:mpiprocs=4", ("mine", "big", 2, 4, "")),
+        ("pbs", "#PBS -l select=3:ncpus=8", ("my_job.sh", "", 3, 1, "my_job.sh")),
+        ("pbs", "#PBS -l nodes=2:ppn=6", ("my_job.sh", "", 2, 6, "my_job.sh")),
+        ("gadi", "#PBS -q gpuvolta -l ncpus=96,ngpus=8", ("my_job.sh", "gpuvolta", 2, 1, "my_job.sh")),
+        ("jean-zay", "#SBATCH -J a -p gpu_p13 -n 8 --ntasks-per-node=4", ("a", "gpu_p13", 2, 4, "")),
+        ("jean-zay", "#PBS -N other -l select=4", ("my_job.sh", "", 1, 1, "my_job.sh")),
+        ("local", "", ("my_job.sh", "", 1, 1, "my_job.sh")),
+    ],
+)
+def test_a_script_of_ones_own_is_planned_as_it_asks(work, name, directive, expected):
+    """Name, partition, nodes and tasks on each are the directives'; the last is the name to submit it with."""
+    (work / "my job.sh").write_text(f"#!/bin/bash\n{directive}\ntrue\n")
+    _, plan, given = own.read(work / "my job.sh", site.load(name))
+    assert (plan.job_name, plan.partition_name, plan.nodes, plan.tasks_per_node, given) == expected

@@ -57,7 +57,7 @@ def submit_command(
         text = rendered(plan)
         talk(plan, quiet)
     if dry_run:
-        click.echo(text, nl=False)
+        click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is not None:
         _tell_unpriced(plan, script, limits)

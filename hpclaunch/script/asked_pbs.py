@@ -150,6 +150,7 @@ def _chunks(asked: Asked, directives: Directives, option: Option) -> None:
     cores = part.cores_per_node
     asked.nodes = max(math.ceil(count * cpus / cores), 1) if cores else count
     asked.cpus, asked.gpus = math.ceil(count * cpus / asked.nodes), count * gpus // asked.nodes
+    asked.starts = max(count * (_whole(pairs, "mpiprocs", "ppn") or 1) // asked.nodes, 1)
     asked.size_line = option.line
     asked.lines |= {"nodes": option.line, "cpus_per_task": option.line, "gpus_per_node": option.line}
     mem = 0.0
@@ -189,7 +190,8 @@ def _chunk(text: str) -> tuple[int, dict[str, str]] | None:
         head, rest = "1", text
     pairs = dict(item.partition("=")[::2] for item in rest.split(":") if item)
     if not 0 < int(head) < 10**6 or any(
-        name in pairs and not re.fullmatch(r"[1-9]\d{0,5}|0", pairs[name]) for name in ("ncpus", "ngpus", "ppn", "gpus")
+        name in pairs and not re.fullmatch(r"[1-9]\d{0,5}|0", pairs[name])
+        for name in ("ncpus", "ngpus", "ppn", "gpus", "mpiprocs")
     ):
         return None
     return int(head), pairs

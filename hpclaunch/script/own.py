@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -18,16 +17,11 @@ from hpclaunch.script.remark import Directives
 from hpclaunch.site import Profile
 
 
-class Own(NamedTuple):
-    """What to submit; `name` is empty where the script names the job itself."""
+def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
+    """Return the text of the script at `path`, its plan, and a name for the job if the script gives none.
 
-    text: str
-    plan: Plan
-    name: str
-
-
-def read(path: Path, profile: Profile) -> Own:
-    """Return the script at `path`. Raises HpclaunchError if bash or the scheduler would not run all of it."""
+    Raises HpclaunchError if bash or the scheduler would not run all of it.
+    """
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
@@ -52,7 +46,7 @@ def read(path: Path, profile: Profile) -> Own:
     own_name = found.last("job-name", "N")
     # sbatch and qsub name a job after its file; these are the characters that qsub takes.
     name = own_name.value if own_name else re.sub(r"[^A-Za-z0-9._+-]", "_", path.name)[:230]
-    return Own(text, _plan(profile, found, name, path), "" if own_name else name)
+    return text, _plan(profile, found, name, path), "" if own_name else name
 
 
 def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
