@@ -126,16 +126,25 @@ def test_what_is_said_is_what_slurm_knows(slurm, work):
     assert "CANCELLED: it was cancelled" in call("why", jobs["cancelled"])
 
 
-def test_a_job_that_is_to_start_later_and_one_that_slurm_never_heard_of(slurm):
-    """A waiting job has the time at which Slurm expects it to start; nobody waits for an id that is not known."""
+def test_the_start_of_a_waiting_job_is_told(slurm):
+    """A job that is to begin in an hour has the time at which Slurm expects it to start."""
     job = call("submit", "--quiet", "--directive=--begin=now+1hour", "--", "true").strip()
     (row,) = json.loads(call("status", "--json", job))
     assert (row["word"], row["reason"]) == ("PENDING", "BeginTime")
     assert abs(row["expected_start"] - time.time() - 3600) < 60
-    folder = Path("hpclaunch-runs", job)
-    unknown = json.loads((folder / "run.json").read_text()) | {"id": "99999999", "poll": 1}
-    (folder / "run.json").write_text(json.dumps(unknown))
-    process = start("wait", str(folder))
+
+
+def test_a_job_of_another_cluster_is_not_taken_for_one_of_this(slurm):
+    """A run of another cluster whose id somebody else's job has here is UNKNOWN, and nobody waits for it."""
+    words = ("sbatch", "--parsable", "--account=abc@v100", "--output=/dev/null", "--wrap=true")
+    other = subprocess.run(words, check=True, capture_output=True, text=True, cwd="/", user="alice").stdout.strip()
+    record = ("sacct", "-X", "-P", "-n", f"--jobs={other}", "--format=State,UID")  # at first it has no user, which is 0
+    wait_until(lambda: re.fullmatch(r"COMPLETED\|[1-9]\d*\n", subprocess.check_output(record, text=True)))
+    folder = Path("hpclaunch-runs", other)
+    folder.mkdir(parents=True)
+    run = {"id": other, "site": "jz", "scheduler": "slurm", "job_name": "train", "submitted": time.time(), "poll": 1}
+    (folder / "run.json").write_text(json.dumps(run | {"folder": str(folder.absolute())}))
+    process = start("wait", other)
     assert "slurm does not know this job" in process.communicate(timeout=30)[1]
     assert process.returncode == 3
 

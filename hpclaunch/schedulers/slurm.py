@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,7 +94,9 @@ def _accounted(runs: Sequence[Run]) -> tuple[dict[str, State], set[str]]:
     """
     asked = {run.id: run for run in runs}
     fields = "JobID,State,ExitCode,NodeList"
-    words = ["sacct", "--allocations", "--parsable2", "--noheader", f"--format={fields}", f"--jobs={','.join(asked)}"]
+    # Ids of another cluster, of which the home folder may know, may be those of other users' jobs here.
+    words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
+    words += ["--allocations", "--parsable2", "--noheader"]
     found, settled = {}, set()
     for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS), 4):
         code, number = map(_number, exit_code.partition(":")[::2])
