@@ -74,7 +74,7 @@ export MASTER_ADDR MASTER_PORT WORLD_SIZE=1 LOCAL_WORLD_SIZE=1
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     # srun's task was the node's torchrun: libraries that read its variables must find this rank, and no step of srun's.
-    unset "${!SLURM_STEP@}"
+    unset "${!SLURM_STEP@}" SLURM_TRES_PER_TASK # the latter says SLURM_CPUS_PER_TASK too
     export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE SLURM_NPROCS=$WORLD_SIZE \
         SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=40
     trap : INT TERM USR1 USR2
