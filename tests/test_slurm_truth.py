@@ -24,11 +24,11 @@ def again(name):
         time.sleep(300)
     return os.environ["SLURM_RESTART_COUNT"]
 
-def submit(name, *directives):
-    options = dict(tasks_per_node=1, cpus_per_task=1, walltime="00:05:00", account="abc@v100", directive=[*directives])
-    return hpclaunch.executor("jz", **options).submit(again, name)
+def submit(name, node, **options):
+    options |= dict(tasks_per_node=1, cpus_per_task=1, walltime="00:05:00", account="abc@v100")
+    return hpclaunch.executor("jz", directive=[f"--nodelist={node}"], **options).submit(again, name)
 
-jobs = [submit("evicted", "--nodelist=r6i4n1", "--qos=qos_evict", "--exclusive"), submit("dying", "--nodelist=r7i3n1")]
+jobs = [submit("evicted", "r6i4n1", qos="qos_evict", force=["qos"]), submit("dying", "r7i3n1")]
 print(*(job.job_id for job in jobs), flush=True)
 seen = set()
 while not {job.state for job in jobs} <= {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}:
@@ -70,7 +70,7 @@ def test_what_is_said_is_what_slurm_knows(slurm, work):
     (work / "twice.py").write_text(PYTHON)
     one = ("submit", "--quiet", "--tasks-per-node", "1", "--cpus-per-task", "1")
     elsewhere = "--directive=--nodelist=r7i3n0"
-    evicted = ("--directive=--nodelist=r6i4n0", "--directive=--qos=qos_evict", "--directive=--exclusive")
+    evicted = ("--directive=--nodelist=r6i4n0", "--qos", "qos_evict", "--force", "qos")
     for name in ("evicted", "dying"):
         (work / name).mkdir()
         (work / name / "site_profiles").symlink_to(work / "site_profiles")
