@@ -45,14 +45,14 @@ def test_a_job_submitted_by_hand_can_be_asked_about(work, monkeypatch):
     folder.mkdir()
     (folder / "site_profiles").symlink_to(work / "site_profiles")
     monkeypatch.chdir(folder)
-    words = (*GADI, "--tasks-per-node", "2", "--", "sh", "-c", "echo no data; exit 7")
+    words = (*GADI, "--tasks-per-node", "1", "--", "sh", "-c", "echo no data; exit 7")
     Path("job.sh").write_text(call("render", "--quiet", *words))
     job = subprocess.run(["qsub", "job.sh"], check=True, capture_output=True, text=True).stdout.strip()
     run_folder = folder / "hpclaunch-runs" / job
     wait_until((run_folder / "run.json").exists)
     call("wait", run_folder, code=7)
     assert (state(str(run_folder))["id"], state(str(run_folder))["word"]) == (job, "FAILED")
-    assert call("logs", run_folder) == "[\u00d72] no data\n"
+    assert call("logs", run_folder) == "[0] no data\n"
     assert "no data" in call("why", run_folder)
 
 

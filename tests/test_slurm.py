@@ -210,7 +210,7 @@ def test_whole_output_of_rank_0_and_exit_code(words, seconds):
 
 def test_a_job_submitted_by_hand_can_be_asked_about():
     """After a plain sbatch of the rendered script, status, logs and why work by the run folder's path."""
-    words = ("--tasks-per-node", "2", "--", "sh", "-c", "echo no data; exit 7")
+    words = ("--tasks-per-node", "1", "--", "sh", "-c", "echo no data; exit 7")
     script = call("render", "--quiet", *words)
     job = subprocess.run(
         ["sbatch", "--parsable"], input=script, check=True, capture_output=True, text=True
@@ -219,7 +219,7 @@ def test_a_job_submitted_by_hand_can_be_asked_about():
     wait_until((folder / "run.json").exists)
     call("wait", folder, code=7)
     assert state(str(folder))["id"] == job
-    assert call("logs", folder) == "[\u00d72] no data\n"
+    assert call("logs", folder) == "[0] no data\n"
     assert "no data" in call("why", folder)
 
 

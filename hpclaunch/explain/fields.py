@@ -215,6 +215,7 @@ _FIELDS: dict[str, Callable[[Fields], list[Origin]]] = {
     "cpus_per_start": Fields.cpus_per_start,
     "python": Fields._python,
     "summary": Fields._summary,
+    "about": lambda of: [origin for name in sorted(of.plan.about.keys() & _FIELDS.keys()) for origin in of.of((name,))],
     "host_variables": Fields._host_variables,
     "warn_signal": lambda _: [],
     "run_id": lambda _: [],

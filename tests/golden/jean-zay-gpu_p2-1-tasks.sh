@@ -43,8 +43,10 @@ stage=environment
 trap record EXIT
 trap 'ended=1; exit 143' TERM # else that would be the code of the command before
 
-# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+# What the environment sets and traps in this shell lasts until the launch, and a trap on EXIT to the end of the job.
 ours=$(set +o; shopt -p; trap -p; declare -f fail record)
+
+# Environment.
 # A job submitted from a non-login shell lacks the module command.
 # shellcheck source=/dev/null
 command -v module >/dev/null || source /etc/profile

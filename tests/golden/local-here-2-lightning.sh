@@ -17,8 +17,10 @@ fail() { # EXIT_CODE LOG WHO
     (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
 }
 
-# The environment, in this shell. Its settings and traps last until the launch begins, and a trap on EXIT to the job's end.
+# What the environment sets and traps in this shell lasts until the launch, and a trap on EXIT to the end of the job.
 ours=$(set +o; shopt -p; trap -p; declare -f fail)
+
+# Environment.
 export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
