@@ -197,7 +197,7 @@ def newest_first() -> list[Run]:
 
 
 def _files() -> list[Path]:
-    return sorted((paths.user_state() / "runs").glob("[0-9]*-*.json"), key=_number, reverse=True)
+    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), key=_number, reverse=True)
 
 
 def _number(path: Path) -> int:

@@ -37,6 +37,7 @@ FILES = [
     "hpclaunch/cli/explain.py",
     "hpclaunch/cli/doctor.py",
     "hpclaunch/cli/echo.py",
+    "hpclaunch/cli/foreign.py",
     "hpclaunch/cli/job.py",
     "hpclaunch/cli/options.py",
     "hpclaunch/cli/price.py",

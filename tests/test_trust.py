@@ -158,7 +158,7 @@ def test_a_files_name_stays_on_the_comments_line(cli, tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "own.sh.j2").write_text("echo hello\n")
     monkeypatch.setenv("HPCLAUNCH_PATH", str(folder))
-    note, hello = cli("render", "--template", "own", *GADI).stdout.splitlines()
+    note, hello = cli("render", "--template", "own", "--force", "repeated", *GADI).stdout.splitlines()
     assert note.startswith("# Not shipped with hpclaunch: $'")
     assert hello == "echo hello"
 

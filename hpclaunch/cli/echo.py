@@ -16,5 +16,5 @@ def echo(line: str, err: bool = False) -> None:
     """Print a line; for a terminal, control characters in it are spelled and colours left out."""
     data = line.encode(errors="surrogateescape")
     if (sys.stderr if err else sys.stdout).isatty():
-        data = printable(_COLOUR.sub("", data.decode(errors="replace"))).encode()
+        data = printable(_COLOUR.sub("", data.decode(errors="replace"))).replace("\n", r"\n").encode()
     click.echo(data, err=err)

@@ -85,7 +85,8 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> runs.Run:
     from hpclaunch.executors import script_executor
 
     with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # Python's own
+        warnings.simplefilter("always", UserWarning)
         run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
     for warning in found:
         echo(f"hpclaunch: warning: {warning.message}", err=True)
