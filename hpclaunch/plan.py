@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hpclaunch import checks, walltime
 from hpclaunch.checks import Finding
 from hpclaunch.checks.limits import known_qos, qos_limits, unlisted_qos
-from hpclaunch.checks.ways import with_ways
+from hpclaunch.checks.suggestions import with_suggestions
 from hpclaunch.checks.words import HIDES_SLURM
 from hpclaunch.cost import Cost, job_cost
 from hpclaunch.errors import RequestError, counted
@@ -200,10 +200,10 @@ def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Find
     request = structs.replace(request, **left_open)
     plan = _plan(profile, request)
 
-    def judge(request: Request) -> Iterator[Finding]:
+    def check(request: Request) -> Iterator[Finding]:
         return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
 
-    findings = list(with_ways([*findings, *judge(request)], request, judge))
+    findings = list(with_suggestions([*findings, *check(request)], request, check))
     if wrong:
         return None, findings
     warnings = [str(finding) for finding in findings if not finding.refuses]

@@ -15,11 +15,10 @@ from hpclaunch.site import Site
 # What is followed by a value among the options before a script; anything else is a flag.
 _TAKE_VALUES = {"python": {"-W", "-X", "--check-hash-based-pycs"}, "bash": {"-o", "+o", "-O", "+O", "--rcfile"}}
 # They start the first python file among their words.
-_STARTERS = {
-    *("torchrun", "accelerate", "deepspeed", "srun", "mpirun", "mpiexec"),
-    *("env", "time", "nice", "nohup", "timeout", "numactl", "stdbuf", "nsys", "coverage", "uv"),
-}
+_STARTERS = {"torchrun", "accelerate", "deepspeed"}
 _STARTING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+# They start the command that begins with the first of these programs among their words.
+_WRAPPERS = {"env", "time", "nice", "nohup", "timeout", "numactl", "stdbuf", "nsys", "uv", "srun", "mpirun", "mpiexec"}
 # What a program has that saves when it is warned and goes on later; Lightning does so by itself on Slurm.
 _SAVES = re.compile(r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b")
 _LIGHTNING = re.compile(r"\b(?:pytorch_)?lightning\b")
@@ -38,15 +37,17 @@ def looked_up(site: Site, request: Request, starts: bool) -> Request:
     moves = re.search(r"\b(?:cd|pushd|PATH|PYTHONPATH)\b", " ".join([*request.setup, *request.env]))
     seen = site.scheduler == "local" or not file.startswith("/")
     attempts = request.max_attempts or site.max_attempts
-    saves = attempts == 1 or _saves(request, file, site.scheduler == "slurm" and site.launcher == "tasks")
+    requeues = site.scheduler == "slurm" and (request.launcher or site.launcher) == "tasks"
+    saves = attempts == 1 or _saves(request, file, requeues)
     return structs.replace(request, program=Program(wrong=wrong, sure=starts and seen and not moves, saves=saves))
 
 
 def _file(words: list[str]) -> str:
     """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
-    head = re.sub(r"[\d.]+$", "", Path(words[0]).name)
-    kind = "bash" if head in ("sh", "zsh", "dash") else head
-    module = file = ""
+    kind, module, file = _kind(words[0]), "", ""
+    if kind in _WRAPPERS:
+        inner = (i for i, word in enumerate(words) if _kind(word) in _TAKE_VALUES or _kind(word) in _STARTERS)
+        return _file(words[i:]) if (i := next(inner, 0)) else ""
     rest = iter(words[1:] if kind in _TAKE_VALUES else [])
     for word in rest:
         if word in _TAKE_VALUES[kind]:
@@ -59,11 +60,17 @@ def _file(words: list[str]) -> str:
         elif not word.startswith("-"):
             file = word
             break
-    if head in _STARTERS or module in _STARTING_MODULES:
+    if kind in _STARTERS or module in _STARTING_MODULES:
         file = next((word for word in words[1:] if word.endswith(".py")), "")
     elif module:
         file = _module(module)
     return "" if "$" in file else file
+
+
+def _kind(word: str) -> str:
+    """Return a program's name without folder and version, bash for any shell."""
+    name = re.sub(r"[\d.]+$", "", Path(word).name)
+    return "bash" if name in ("sh", "zsh", "dash") else name
 
 
 def _module(name: str) -> str:
@@ -72,7 +79,8 @@ def _module(name: str) -> str:
     main, file = str(path / "__main__.py"), str(path.with_suffix(".py"))
     if _there(main):
         return main
-    return file if _there(file) or _there(f"{path.parts[0]}/__init__.py") or _near(file) else ""
+    known = _there(file) or _there(f"{path.parts[0]}/__init__.py") or (len(path.parts) > 1 and _near(file))
+    return file if known else ""
 
 
 def _wrong_name(request: Request, local: bool) -> str:
@@ -117,7 +125,7 @@ def _near(file: str) -> str:
     return f" (did you mean {path.parent / found[0]}?)" if found else ""
 
 
-def _saves(request: Request, file: str, lightning: bool) -> bool:
+def _saves(request: Request, file: str, requeues: bool) -> bool:
     """Tell whether anything in the command or its file looks as if it saved when it is warned."""
     text, path = " ".join(request.command), Path(file or request.command[0])
     try:
@@ -126,4 +134,4 @@ def _saves(request: Request, file: str, lightning: bool) -> bool:
                 text += program.read(_LONGEST)
     except (OSError, ValueError):
         pass
-    return bool(_SAVES.search(text) or (lightning and _LIGHTNING.search(text)))
+    return bool(_SAVES.search(text) or (requeues and _LIGHTNING.search(text)))

@@ -27,7 +27,7 @@ FILES = [
     "hpclaunch/checks/memory.py",
     "hpclaunch/checks/price.py",
     "hpclaunch/checks/sizes.py",
-    "hpclaunch/checks/ways.py",
+    "hpclaunch/checks/suggestions.py",
     "hpclaunch/checks/words.py",
     "hpclaunch/cli/__init__.py",
     "hpclaunch/cli/check.py",

@@ -63,7 +63,15 @@ def test_a_program_that_is_not_there_is_refused(cli, work, command, said):
             "python $SCRIPT",
             "python -m pkg.main",
         ),
-        *("python -m json.tool", "python -W ignore train.py", "python pkg", "torchrun train.py", "./run.sh a.py"),
+        *(
+            "python -m trainer",
+            "env A=1 my-tool out.py",
+            "python -m json.tool",
+            "python -W ignore train.py",
+            "python pkg",
+            "torchrun train.py",
+            "./run.sh a.py",
+        ),
         *(
             "bash -c 'python trian.py'",
             "bash -o pipefail job.sh",
@@ -100,6 +108,7 @@ def test_on_this_machine_every_program_is_known(work):
         ("gadi", "python fit.py", True),  # Lightning requeues on Slurm only
         ("jean-zay", "python fit.py", False),
         ("jean-zay", "python train.py", True),
+        ("jean-zay --launcher torchrun", "python fit.py", True),
         ("gadi", "python saves.py", False),
         ("gadi", "python -m pkg.main", True),
         ("gadi", "bash -c 'trap : USR1; sleep 1; exit 75'", False),
@@ -108,7 +117,7 @@ def test_on_this_machine_every_program_is_known(work):
 )
 def test_attempts_of_what_does_not_save_are_warned_of(cli, site, command, warned):
     """With --max-attempts, a command in which nothing shows that it saves is told to begin anew each time."""
-    account = ("--site", site, "-A", "abc@v100", *(("--launcher", "tasks") if site == "jean-zay" else ()))
+    account = ("--site", *site.split(), "-A", "abc@v100")
     words = ("--", *shlex.split(command)) if command else ()
     result = cli("submit", "--dry-run", *account, "--max-attempts", "3", *words)
     assert result.exit_code == 0

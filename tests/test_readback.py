@@ -11,7 +11,12 @@ from hpclaunch.request import make_request
 from hpclaunch.script.readback import differences
 
 PARTITIONS = [(name, own) for name in ("gadi", "jean-zay", "pbs", "slurm") for own in site.load(name).site.partitions]
-ASKED = [{}, {"launcher": "torchrun"}, {"cpus_per_task": 3, "mem_gb": 7}, {"gpus_per_node": 1, "max_attempts": 3}]
+ASKED = [
+    {},
+    {"nodes": 2, "launcher": "torchrun"},
+    {"nodes": 2, "cpus_per_task": 3, "mem_gb": 7},
+    {"gpus_per_node": 1, "max_attempts": 3},
+]
 # What a script may do without: names, the job's own output, and folders that the script itself goes to.
 IDLE = ("#PBS -N ", "#PBS -l wd", "#PBS -l place", "#PBS -r ", "#SBATCH --job-name", "#SBATCH --output")
 
@@ -31,9 +36,8 @@ def planned(name: str, **asked: object) -> Plan:
 def test_every_shipped_script_asks_for_its_plan(cache, name, partition):
     """Read back, a script of the shipped templates asks for every number of its plan, on one node and on two."""
     for asked in ASKED:
-        for nodes in (1, 2):
-            plan = planned(name, partition=partition, nodes=nodes, account="ab12", **asked)
-            assert list(differences(plan, render(plan, cache))) == []
+        plan = planned(name, partition=partition, account="ab12", **asked)
+        assert list(differences(plan, render(plan, cache))) == []
 
 
 @pytest.mark.parametrize(("name", "partition"), [("gadi", "gpuvolta"), ("jean-zay", "h100"), ("pbs", "workq")])

@@ -159,7 +159,7 @@ def test_no_output_is_lost_at_the_end(work):
 )
 def test_no_failure_is_taken_for_success(work, command, code):
     """Builtins are no programs, and a rank whose shell is killed has failed."""
-    result = run("--tasks-per-node", 2, "--", *command)
+    result = run("--force", "program", "--tasks-per-node", 2, "--", *command)
     assert result.returncode == code, result.stdout
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 # Keys of a request with the values that are right instead; None leaves the option out.
-Way = dict[str, Any]
+Suggestion = dict[str, Any]
 
 
 class Found(Struct, frozen=True):
     """What a check yields: the message, and the profile's key that it rests on (None: a rule of its own).
 
-    `source` is where that rule is written down, if not where the check's others are. `ways` are what may be asked for
+    `source` is where that rule is written down, if not where the check's others are. `suggestions` are what to ask for
     instead, the best first; the message does not name them, as some may be refused themselves.
     """
 
@@ -29,7 +29,7 @@ class Found(Struct, frozen=True):
     key: Key | None = None
     warns: bool = False
     source: str = ""
-    ways: Sequence[Way] = ()
+    suggestions: Sequence[Suggestion] = ()
 
 
 class Finding(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Finding(Struct, frozen=True):
     source: str = ""
     key: str = ""
     fatal: bool = False
-    ways: Sequence[Way] = ()
+    suggestions: Sequence[Suggestion] = ()
 
     def __str__(self) -> str:
         return f"{self.check}: {self.message}" + (f" [{self.source}]" if self.source else "")
@@ -96,4 +96,6 @@ def judged(profile: Profile, name: str, check: Check, found: Found) -> Finding:
     on_slurm = check.slurm_source if profile.site.scheduler == "slurm" else ""
     source = profile.where(key) or found.source or on_slurm or check.source
     source += ", not confirmed" if weak else ""
-    return Finding(name, found.message, not (found.warns or weak), source, ".".join(map(str, key)), ways=found.ways)
+    return Finding(
+        name, found.message, not (found.warns or weak), source, ".".join(map(str, key)), suggestions=found.suggestions
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.checks import sizes
-from hpclaunch.checks.finding import Found, Way, partition_key
+from hpclaunch.checks.finding import Found, Suggestion, partition_key
 from hpclaunch.errors import did_you_mean
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.site import Partition, Qos, Tier
@@ -76,15 +76,15 @@ def walltime(plan: Plan) -> Iterator[Found]:
     tier = tiers[number]
     if plan.seconds <= times.clock_seconds(tier.max_walltime):
         return
-    ways: list[Way] = [{"walltime": tier.max_walltime}]
+    longer: list[Suggestion] = [{"walltime": tier.max_walltime}]
     for i, other in enumerate(tiers):
         if plan.seconds <= times.clock_seconds(other.max_walltime):
-            ways += sizes.at_most(plan, other.max_cores or 0)[:1] if i < number else []
-            ways += sizes.at_least(plan, (tiers[i - 1].max_cores or 0) + 1) if i > number else []
+            longer += sizes.at_most(plan, other.max_cores or 0)[:1] if i < number else []
+            longer += sizes.at_least(plan, (tiers[i - 1].max_cores or 0) + 1) if i > number else []
     yield Found(
         f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime}{_span(plan, number)}",
         partition_key(plan, "walltime", number, "max_walltime"),
-        ways=ways,
+        suggestions=longer,
     )
 
 
@@ -127,10 +127,12 @@ def qos(plan: Plan) -> Iterator[Found]:
         if (plan.qos is None and one.automatic) or one == plan.qos:
             instead = [{"qos": other.name} for other in plan.partition.qos if not list(qos_limits(other, *job))][:1]
             for key, message in qos_limits(one, *job):
-                yield Found(message, partition_key(plan, "qos", i, key), ways=[*instead, *_smaller(plan, one, key)])
+                yield Found(
+                    message, partition_key(plan, "qos", i, key), suggestions=[*instead, *_smaller(plan, one, key)]
+                )
 
 
-def _smaller(plan: Plan, qos: Qos, key: str) -> list[Way]:
+def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     """Return how the job keeps to a limit of `qos`."""
     if key == "max_walltime":
         return [{"walltime": qos.max_walltime}]

@@ -20,7 +20,7 @@ def memory(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{plan.mem_gb_per_node} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs",
             partition_key(plan, "mem_gb_per_node"),
-            ways=[{"mem_gb": int(most) or None}],
+            suggestions=[{"mem_gb": int(most) or None}],
         )
     asked = [line for line in plan.directives if re.match(r"--mem(-per-(cpu|gpu))?[ =]", line)]
     if plan.request.mem_gb:
@@ -46,7 +46,7 @@ def memory_charge(plan: Plan) -> Iterator[Found]:
                 f"{total} GB asked are charged as {as_cores:.6g} cores, {as_cores / cores:.3g} times the {cores} asked",
                 partition_key(plan, "charge", "mem_gb_per_core"),
                 warns=True,
-                ways=[{"mem_gb": free}] if free else [],
+                suggestions=[{"mem_gb": free}] if free else [],
             )
 
 
@@ -55,11 +55,13 @@ def jobfs(plan: Plan) -> Iterator[Found]:
     most, asked = plan.partition.jobfs_gb_per_node, plan.jobfs_gb_per_node
     if plan.request.jobfs_gb and not plan.site.ask_jobfs:
         yield Found(
-            f"{plan.request.jobfs_gb} GB asked, jobs on {plan.name} ask for none", warns=True, ways=[{"jobfs_gb": None}]
+            f"{plan.request.jobfs_gb} GB asked, jobs on {plan.name} ask for none",
+            warns=True,
+            suggestions=[{"jobfs_gb": None}],
         )
     elif asked and most and asked > most:
         yield Found(
             f"{asked} GB per node asked, a node of {plan.partition_name} has {most:g} GB for jobs",
             partition_key(plan, "jobfs_gb_per_node"),
-            ways=[{"jobfs_gb": int(most) or None}],
+            suggestions=[{"jobfs_gb": int(most) or None}],
         )

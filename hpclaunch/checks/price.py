@@ -36,7 +36,7 @@ def max_cost(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{most:g} {cost.unit} allowed, the job may cost {cost.explained}{sure}",
             None if weak else key,
-            ways=[{"walltime": times.clock(seconds)} if seconds else {}, {"max_cost": cost.amount}],
+            suggestions=[{"walltime": times.clock(seconds)} if seconds else {}, {"max_cost": cost.amount}],
         )
     elif weak:
         yield Found(f"{most:g} {cost.unit} allowed, and {cost} fit; but the price is not confirmed", key)

@@ -9,7 +9,7 @@ from hpclaunch.checks.finding import Found, partition_key
 from hpclaunch.errors import counted
 
 if TYPE_CHECKING:
-    from hpclaunch.checks.finding import Way
+    from hpclaunch.checks.finding import Suggestion
     from hpclaunch.plan import Plan
 
 LIGHTNING_SLURM = (
@@ -29,13 +29,13 @@ def gpus(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{plan.gpus_per_node} per node asked, a node of {where} has {most or 'none'}",
             partition_key(plan, "gpus_per_node"),
-            ways=[{"gpus_per_node": most}, *(with_gpus if not most else [])],
+            suggestions=[{"gpus_per_node": most}, *(with_gpus if not most else [])],
         )
     elif most and not plan.gpus_per_node and not plan.partition.small_jobs:
         yield Found(
             f"none asked, {where} is for GPU jobs, with 1 to {most} per node",
             partition_key(plan, "gpus_per_node"),
-            ways=[{"gpus_per_node": most}, {"gpus_per_node": 1}],
+            suggestions=[{"gpus_per_node": most}, {"gpus_per_node": 1}],
         )
 
 
@@ -47,14 +47,14 @@ def tasks(plan: Plan) -> Iterator[Found]:
     if 0 < gpus < ranks:
         yield Found(
             f"{ranks} per node asked with {counted(gpus, 'GPU')}, two ranks cannot share a GPU under nccl",
-            ways=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}],
+            suggestions=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}],
         )
     elif plan.launcher == "tasks" and 1 < ranks < gpus:
         yield Found(
             f"{ranks} per node asked with {gpus} GPUs, the others idle and Lightning's devices must not be {gpus}",
             warns=True,
             source=LIGHTNING_SLURM,
-            ways=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}, {"tasks_per_node": 1}],
+            suggestions=[{"tasks_per_node": gpus}, {"gpus_per_node": ranks}, {"tasks_per_node": 1}],
         )
 
 
@@ -77,7 +77,7 @@ def whole_nodes(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{plan.nodes} nodes with {gpus} of {most} GPUs asked, {plan.name} splits jobs by whole nodes",
             ("multi_node",),
-            ways=[one_node if total <= most else {"gpus_per_node": most}],
+            suggestions=[one_node if total <= most else {"gpus_per_node": most}],
         )
 
 
@@ -103,7 +103,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{shape}, a node of {plan.partition_name} has {cores}",
             partition_key(plan, "cores_per_node"),
-            ways=[
+            suggestions=[
                 {"cpus_per_task": max(cores // plan.tasks_per_node, 1)},
                 {"cpus_per_task": None},
                 {"tasks_per_node": max(cores // plan.cpus_per_task, 1)},
@@ -116,7 +116,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
             f"{shape}, {share}{'' if exact else '; the surplus is charged as more GPUs'}",
             partition_key(plan, "cpus_per_gpu"),
             warns=not exact,
-            ways=[{"cpus_per_task": max(gpus * per_gpu // plan.tasks_per_node, 1)}, {"cpus_per_task": None}],
+            suggestions=[{"cpus_per_task": max(gpus * per_gpu // plan.tasks_per_node, 1)}, {"cpus_per_task": None}],
         )
 
 
@@ -128,13 +128,13 @@ def size(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{asked}, {where} allows {part.max_cores}",
             partition_key(plan, "max_cores"),
-            ways=at_most(plan, part.max_cores),
+            suggestions=at_most(plan, part.max_cores),
         )
     if part.min_cores and cores < part.min_cores:
         yield Found(
             f"{asked}, {where} wants at least {part.min_cores}",
             partition_key(plan, "min_cores"),
-            ways=at_least(plan, part.min_cores),
+            suggestions=at_least(plan, part.min_cores),
         )
     if (step := part.core_step) and cores % step:
         tasks = plan.nodes * plan.tasks_per_node
@@ -142,7 +142,7 @@ def size(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{asked}, {where} gives cores in multiples of {step}",
             partition_key(plan, "core_step"),
-            ways=[{"cpus_per_task": total // tasks} for total in totals if total % tasks == 0]
+            suggestions=[{"cpus_per_task": total // tasks} for total in totals if total % tasks == 0]
             + [
                 {"tasks_per_node": total // plan.nodes, "cpus_per_task": 1}
                 for total in totals
@@ -151,19 +151,19 @@ def size(plan: Plan) -> Iterator[Found]:
         )
 
 
-def at_most(plan: Plan, cores: int) -> list[Way]:
+def at_most(plan: Plan, cores: int) -> list[Suggestion]:
     """Return how the job may have at most so many cores: fewer nodes, or less of each."""
     tasks, per_task = plan.tasks_per_node, plan.cpus_per_task
-    ways = [
+    smaller = [
         {"nodes": cores // plan.cpus_per_node},
         {"cpus_per_task": cores // (plan.nodes * tasks)},
         {"tasks_per_node": cores // (plan.nodes * per_task)},
         {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": cores},
     ]
-    return [way for way in ways if all(way.values())]
+    return [one for one in smaller if all(one.values())]
 
 
-def at_least(plan: Plan, cores: int) -> list[Way]:
+def at_least(plan: Plan, cores: int) -> list[Suggestion]:
     """Return how the job may have at least so many cores: more of each node, or more nodes."""
     return [
         {"cpus_per_task": -(-cores // (plan.nodes * plan.tasks_per_node))},

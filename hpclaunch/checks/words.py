@@ -101,7 +101,7 @@ def account(plan: Plan) -> Iterator[Found]:
         yield Found(
             f"{plan.account} asked, {plan.partition_name} charges accounts that end in {' or '.join(suffixes)}",
             partition_key(plan, "account_suffixes"),
-            ways=[{"account": project + suffixes[0]}, {"partition": owner} if owner else {}],
+            suggestions=[{"account": project + suffixes[0]}, {"partition": owner} if owner else {}],
         )
 
 

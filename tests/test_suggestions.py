@@ -1,4 +1,4 @@
-"""The ways out that refusals name: whoever follows one is not refused for it, nor for anything else in its turn."""
+"""What refusals suggest: anyone who follows a suggestion is not refused for it, nor for anything else in its turn."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def profiles(tmp_path_factory):
 
 
 def followed(message: str) -> list[dict[str, Any]]:
-    """Return the ways that a message names, as a person reads them: `use --nodes 1 --gpus-per-node 3 or --qos x`."""
-    ways = []
+    """Return what a message suggests, as a user reads it: `use --nodes 1 --gpus-per-node 3 or --qos x`."""
+    suggestions = []
     for text in (
         message.rpartition("; use ")[2].split(" or ") if "; use -" in message or "; use no -" in message else ()
     ):
         words = re.findall(r"(no )?(--[a-z-]+|-A)(?: (\S+))?", text)
         names = {option: "account" if option == "-A" else option[2:].replace("-", "_") for _, option, _ in words}
-        ways.append({names[option]: None if no else typed(value) for no, option, value in words})
-    return ways
+        suggestions.append({names[option]: None if no else typed(value) for no, option, value in words})
+    return suggestions
 
 
 def typed(value: str) -> float | str:
@@ -62,15 +62,19 @@ def refused(found: list[Finding]) -> set[tuple[str, str]]:
 
 
 def follow_all(profile: site.Profile, asked: dict[str, Any]) -> int:
-    """Follow every way out of a request; return how many there are."""
+    """Follow every suggestion for a request; return how many there are."""
     found = findings(profile, asked)
-    ways = [(finding, way) for finding in found for way in followed(finding.message)]
-    for finding, way in ways:
-        after = findings(profile, asked | way)
-        assert (finding.check, finding.key) not in {(other.check, other.key) for other in after}, (asked, finding, way)
+    suggestions = [(finding, suggestion) for finding in found for suggestion in followed(finding.message)]
+    for finding, suggestion in suggestions:
+        after = findings(profile, asked | suggestion)
+        assert (finding.check, finding.key) not in {(other.check, other.key) for other in after}, (
+            asked,
+            finding,
+            suggestion,
+        )
         new = {check for check, _ in refused(after) - refused(found)} - {check for check, _ in refused(found)}
-        assert not new, (asked, finding, way)
-    return len(ways)
+        assert not new, (asked, finding, suggestion)
+    return len(suggestions)
 
 
 PLACES = [
@@ -98,7 +102,7 @@ REQUESTS = st.fixed_dictionaries(
 
 @settings(max_examples=200, deadline=None, database=None)
 @given(place=st.sampled_from(PLACES), asked=REQUESTS)
-def test_no_way_out_is_refused_in_its_turn(profiles, place, asked):
+def test_no_suggestion_is_refused_in_its_turn(profiles, place, asked):
     """Each option that a message says to use is taken: what it was said of is gone, and nothing else is refused."""
     follow_all(profiles[place[0]], asked | {"partition": place[1]})
 
@@ -114,7 +118,7 @@ def test_no_way_out_is_refused_in_its_turn(profiles, place, asked):
         ({"partition": "part", "gpus_per_node": 1}, "wants at least 12"),
     ],
 )
-def test_the_way_out_is_the_one_that_is_meant(profiles, asked, said):
+def test_the_suggestion_is_the_one_that_is_meant(profiles, asked, said):
     """A size that a node cannot have becomes nodes, and hours that only larger jobs get become a larger job."""
     found = findings(profiles["odd"], asked)
     assert [finding for finding in found if said in finding.message], found
