@@ -35,6 +35,7 @@ FILES = [
     "hpclaunch/cli/check_script.py",
     "hpclaunch/cli/completion.py",
     "hpclaunch/cli/explain.py",
+    "hpclaunch/cli/foreign.py",
     "hpclaunch/cli/doctor.py",
     "hpclaunch/cli/echo.py",
     "hpclaunch/cli/foreign.py",

@@ -127,6 +127,43 @@ def test_interrupting_ends_every_process(work, number):
     assert processes_with(str(run_folder(work))) == []
 
 
+def test_term_during_the_setup_ends_what_it_started(work):
+    """TERM while a line of setup runs, before any rank, ends that program too, even one that ignores the signal."""
+    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    process = start("run", "--setup", f"{sys.executable} -c '{sleeper}'", "--", "true")
+    wait_until(lambda: any("time.sleep(60)" in line for line in running(work)), 20)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) in (143, -signal.SIGTERM)
+    wait_until(lambda: running(work) == [], 15)
+
+
+def running(work) -> list[str]:
+    """List what runs for the one run of this folder, which may not have begun."""
+    folders = [*work.glob("hpclaunch-runs/*/job.sh")]
+    return processes_with(f"HPCLAUNCH_RUN_DIR={folders[0].parent}") if folders else []
+
+
+def test_a_script_dies_of_a_closed_pipe_as_in_a_shell(work):
+    """What Python ignores the script does not: `yes | head -n 1` in a line of setup ends at once and says nothing."""
+    result = run("--setup", 'yes | head -n 1; echo "${PIPESTATUS[0]}"', "--", "true")
+    assert result.returncode == 0
+    assert "y\n141\n" in result.stdout
+
+
+def test_too_many_ranks_are_refused_unless_forced(cli, work):
+    """Ranks beyond 8 for each core of this machine are refused by `run`, in a rehearsal too; other sites are theirs."""
+    ranks = 8 * len(os.sched_getaffinity(0)) + 1
+    for words in (("--tasks-per-node", str(ranks)), ("--site", "jean-zay", "-A", "a@v100", "--nodes", str(ranks))):
+        result = cli("run", *words, "--", "true")
+        assert result.exit_code == 1
+        assert "hpclaunch: ranks: " in result.stderr
+        assert not (work / "hpclaunch-runs").exists()
+    assert "ranks" in cli("submit", "--site", "local", "--tasks-per-node", str(ranks), "--", "true").stderr
+    forced = cli("render", "--site", "local", "--force", "ranks", "--tasks-per-node", str(ranks), "--", "true")
+    assert forced.exit_code == 0 and "warning: ranks: " in forced.stderr
+    assert cli("render", "--site", "pbs", "--nodes", str(ranks), "--", "true").exit_code == 0
+
+
 def test_ranks_have_time_to_save(work):
     """On Ctrl-C each rank gets SIGTERM once and may take some seconds to save before it leaves."""
     code = (

@@ -112,6 +112,7 @@ def test_config_and_environment_can_name_what_is_passed_on(cli, work, monkeypatc
     """`pass_env` in hpclaunch.yaml and HPCLAUNCH_ENV=NAME do as the option does."""
     expected = cli(*GADI, "--env", "A_KEY", "--", "true").stdout
     assert "\n#PBS -v A_KEY\n" in expected
+    assert "<- --env A_KEY (command line)" in cli(*GADI, "--explain", "--env", "A_KEY", "--", "true").stdout
     monkeypatch.setenv("HPCLAUNCH_ENV", "A_KEY")
     assert cli(*GADI, "--", "true").stdout == expected
     monkeypatch.delenv("HPCLAUNCH_ENV")

@@ -55,6 +55,12 @@ class _Group(click.Group):
         command: click.Command = getattr(import_module(f"hpclaunch.cli.{module}"), name)
         return command
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:  # of --help and --version
+            sys.exit(PIPE_CLOSED)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -67,4 +67,6 @@ def sources(ctx: click.Context) -> dict[str, Source]:
             found[name] = Source("environment", f"HPCLAUNCH_{name.upper()}")
         elif given is ParameterSource.DEFAULT_MAP and config:
             found[name] = Source("config", name, config)
+    if "env" in found:
+        found["pass_env"] = found["env"]  # --env NAME
     return found

@@ -12,7 +12,6 @@ from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import launch_options, launch_request, planned_request, request_options
 from hpclaunch.errors import HpclaunchError, printable
 from hpclaunch.plan import Plan, make_plan
-from hpclaunch.runs import write_whole
 
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
@@ -67,6 +66,8 @@ def render_command(
 def _write(path: Path, content: bytes, private: bool) -> None:
     """Write a script; a `private` one is its owner's alone from the beginning, also in place of another's file."""
     if private and (path.is_file() or not path.exists()):
+        from hpclaunch.runs import write_whole
+
         write_whole(path.resolve(), content)
     else:
         path.write_bytes(content)
