@@ -38,7 +38,6 @@ FILES = [
     "hpclaunch/cli/foreign.py",
     "hpclaunch/cli/doctor.py",
     "hpclaunch/cli/echo.py",
-    "hpclaunch/cli/foreign.py",
     "hpclaunch/cli/job.py",
     "hpclaunch/cli/options.py",
     "hpclaunch/cli/price.py",
