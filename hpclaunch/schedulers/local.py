@@ -24,8 +24,9 @@ done
 touch started
 (cd ../.. && exec bash "$1/job.sh") >>job.out 2>&1 &
 trap 'kill -TERM $!' TERM
-while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
-echo "$code" >.exit && mv .exit exit
+while kill -0 $! 2>/dev/null; do wait $!; done # a signal ends a wait
+wait $!
+echo "$?" >.exit && mv .exit exit
 """
 
 
