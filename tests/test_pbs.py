@@ -13,11 +13,11 @@ from msgspec import structs
 
 from hpclaunch import runs, site
 from hpclaunch.errors import SchedulerError
+from hpclaunch.executors import script_executor
 from hpclaunch.plan import Plan, make_plan
 from hpclaunch.request import make_request
 from hpclaunch.runs import Run
 from hpclaunch.schedulers import pbs
-from hpclaunch.submit import submit as submit_plan
 from hpclaunch.watch import Watch
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
@@ -202,12 +202,12 @@ def test_where_jobs_may_not_submit_all_attempts_are_submitted_at_once(qsub, work
     """Three attempts are three jobs in a row and one run, which ends with its second; one `cancel` ends them all."""
     qsub()
     plan = structs.replace(planned("gadi-no-qsub"), max_attempts=3)
-    run = submit_plan(plan, IN_TWO)
+    run = script_executor(plan).submit_script(IN_TWO).run
     assert len(run.further_ids) == 2
     assert [found.id for found in runs.newest_first()] == [run.id]
     call("wait", run.id)
     assert (run.path / "rank-0.log").read_text() == "attempt 1\nattempt 2\n"
-    other = submit_plan(plan, IN_TWO.replace("sleep 1", "sleep 100"))
+    other = script_executor(plan).submit_script(IN_TWO.replace("sleep 1", "sleep 100")).run
     wait_until(lambda: state(other.id)["word"] == "RUNNING")
     call("cancel", other.id)
     wait_until(lambda: state(other.id)["word"] == "CANCELLED")
@@ -226,7 +226,9 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     (work / "bin" / "qsub").chmod(0o755)
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     with pytest.raises(SchedulerError, match="per-user limit"):
-        submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), IN_TWO.replace("sleep 1", "sleep 100"))
+        script_executor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
+            IN_TWO.replace("sleep 1", "sleep 100")
+        )
     wait_until(lambda: processes_with(f"PBS_O_WORKDIR={work}") == [])
     assert runs.newest_first() == []
     (work / "bin" / "qdel").write_text("#!/bin/sh\necho qdel: cannot connect to server >&2\nexit 111\n")
@@ -234,7 +236,9 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     with pytest.raises(
         SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
     ):
-        submit_plan(structs.replace(planned("gadi-no-qsub"), max_attempts=4), "#PBS -l ncpus=1 -q normal\ntrue\n")
+        script_executor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
+            "#PBS -l ncpus=1 -q normal\ntrue\n"
+        )
 
 
 def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypatch):
