@@ -57,7 +57,8 @@ def test_wait_gives_the_jobs_exit_code(qsub):
     qsub()
     assert submit(*GADI, "--wait", "--", "true").endswith(".gadi-pbs")
     process = start("submit", "--quiet", *GADI, "--follow", "--", "sh", "-c", "echo hello; exit 6")
-    assert process.communicate(timeout=60)[1] == "[0] hello\n"
+    named = "hpclaunch: not shipped with hpclaunch: site_profiles/gadi-here.yaml\n"
+    assert process.communicate(timeout=60)[1] == f"{named}[0] hello\n"
     assert process.returncode == 6
 
 
