@@ -202,6 +202,7 @@ while ((left > 0)); do
     wait -n # the end of a pbsdsh is seen at once
     { kill "$tick" && second=0 && wait "$tick"; } 2>/dev/null
 done
+for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done 2>/dev/null # pbsdsh ends just after its node's script
 kill "${shells[@]}" 2>/dev/null
 { kill "$follower" && wait "$follower"; } 2>/dev/null
 show
