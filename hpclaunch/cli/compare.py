@@ -19,7 +19,6 @@ from hpclaunch.cli.options import compare_options, compared_request, nearer, sit
 from hpclaunch.compare import Column
 from hpclaunch.errors import printable
 from hpclaunch.links import followed
-from hpclaunch.plan import Plan
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
@@ -50,7 +49,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         [partition for at, partition in pairs if at is None],
     )
     columns = [compare.column(place, followed(place.profile.site, request), gpus) for place in found]
-    scripts = [_script(one.plan) if diff and one.plan and one.fits else None for one in columns]
+    scripts = [rendered(one.plan.hidden()) if diff and one.plan and one.fits else None for one in columns]
     if as_json:
         told = [
             compare.facts(one) | ({"script": script} if diff else {})
@@ -69,10 +68,6 @@ def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
     at, colon, partition = word.rpartition(":")
     known = colon and (at in sites or at in site.available() or at.endswith((".yaml", ".yml")))
     return (at, partition) if known else (None, word)
-
-
-def _script(plan: Plan) -> str:
-    return rendered(plan.hidden())
 
 
 def _tables(columns: Sequence[Column]) -> Iterator[str]:
