@@ -114,7 +114,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
 def _slurm_gpus(job_id: str) -> int:
     """Ask Slurm, since the shell of a salloc on a login node has no variable for it."""
     try:
-        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"])
+        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"]).stdout
     except SchedulerError:
         return 0
     found = re.search(r"gpu(?::[\w.-]+)?:(\d+)", answer)
