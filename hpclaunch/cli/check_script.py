@@ -11,7 +11,7 @@ import msgspec
 from hpclaunch import site
 from hpclaunch.cli.foreign import announce, rendered
 from hpclaunch.cli.job import talk
-from hpclaunch.errors import HpclaunchError, RequestError, printable
+from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
 from hpclaunch.plan import Plan, consider
 from hpclaunch.script.choose import guess
 from hpclaunch.script.directives import PREFIX, scheduler_of
@@ -59,7 +59,7 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
         click.echo(_line(path, one, result is not None), err=result is not None)
     errors = sum(one.refuses for one in report.remarks)
     warnings = len(report.remarks) - errors
-    count = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    count = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     told = f"{click.format_filename(path)} on {report.profile.name}: {count if report.remarks else 'nothing to say'}"
     click.echo(f"hpclaunch: {told}", err=True)
     if result is None:
