@@ -91,10 +91,8 @@ def _claim(file: Path) -> bool:
         file.parent.mkdir(parents=True, exist_ok=True)
     try:
         file.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    except OSError:
-        pass
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
     return True
 
 

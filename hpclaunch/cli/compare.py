@@ -7,6 +7,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -82,15 +83,12 @@ def _tables(columns: Sequence[Column]) -> Iterator[str]:
 def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
     lines = []
     for name, cells in rows.items():
-        wrapped = [[line for text in cell for line in _wrapped(text, width)] for cell in cells]
+        wrap = partial(textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False)
+        wrapped = [[line for text in cell for line in wrap(text)] for cell in cells]
         for number, parts in enumerate(zip_longest(*wrapped, fillvalue="")):
             text = "  ".join(part.ljust(width) for part in parts)
             lines.append(f"{name if number == 0 else '':<{label}}{text}".rstrip())
     return "\n".join(lines)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _differences(columns: Sequence[Column], scripts: Sequence[str | None]) -> Iterator[str]:
