@@ -91,10 +91,8 @@ def _claim(file: Path) -> bool:
         file.parent.mkdir(parents=True, exist_ok=True)
     try:
         file.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    except OSError:
-        pass
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
     return True
 
 
@@ -114,7 +112,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
 def _slurm_gpus(job_id: str) -> int:
     """Ask Slurm, since the shell of a salloc on a login node has no variable for it."""
     try:
-        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"])
+        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"]).stdout
     except SchedulerError:
         return 0
     found = re.search(r"gpu(?::[\w.-]+)?:(\d+)", answer)

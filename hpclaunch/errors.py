@@ -44,11 +44,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(known) or 'none'})"
 
 
-def printable(text: str) -> str:
-    """Return `text` with control and escape characters spelled as Python does; newline, tab and wide blanks stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t\xa0\u2009\u202f" else repr(c)[1:-1] for c in text)
+def printable(text: str, kept: str = "\n\t\xa0\u2009\u202f") -> str:
+    """Return `text` with control characters, but for those `kept`, spelled as Python does."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def counted(number: int, word: str) -> str:

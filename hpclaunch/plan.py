@@ -267,7 +267,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
             modules=not bare,
             datasets=not request.command and request.workload in (None, _MNIST),
         ),
-        directives=site.directives + [_bare_directive(line) for line in request.directive],
+        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,
         cost=job_cost(
             partition,
@@ -322,7 +322,3 @@ def name_of(command: list[str]) -> str:
     stem = PurePath(scripts[0] if scripts else command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
     return f"{name}-job" if name in HIDES_SLURM else name
-
-
-def _bare_directive(line: str) -> str:
-    return re.sub(r"^#(PBS|SBATCH)\s+", "", line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -33,7 +34,9 @@ def looked_up(site: Site, request: Request, starts: bool) -> Request:
     if not request.command:
         return request
     file = _file(request.command)
-    wrong = _wrong_name(request, site.scheduler == "local") or _wrong_file(file)
+    wrong = _wrong_name(request, site.scheduler == "local")
+    if not wrong and file and not _there(file):
+        wrong = f"there is no file {file}{_near(file)}"
     moves = re.search(r"\b(?:cd|pushd|PATH|PYTHONPATH)\b", " ".join([*request.setup, *request.env]))
     seen = site.scheduler == "local" or not file.startswith("/")
     attempts = request.max_attempts or site.max_attempts
@@ -88,24 +91,19 @@ def _wrong_name(request: Request, local: bool) -> str:
     word = request.command[0]
     by = f"{'python' if word.endswith('.py') else 'bash'} {word}"
     script = word.endswith((".py", ".sh"))
+    brought = request.venv or request.setup or request.module
     if "$" in word or not word.strip() or (word.startswith("/") and not local):
         return ""
     if "/" in word:
         if not _there(word):
             return f"there is no program {word}{_near(word)}"
-        return (
-            "" if os.access(word, os.X_OK) else f"{word} is not executable; use {by if script else f'chmod +x {word}'}"
-        )
+        use = by if script else f"chmod +x {word}"
+        return "" if os.access(word, os.X_OK) else f"{word} is not executable; use {use}"
     if shutil.which(word, path=os.pathsep.join([f"{request.venv}/bin", os.environ.get("PATH", os.defpath)])):
         return ""
     if script:
         return f"{word} is no program on PATH{'' if _there(word) else _near(word)}; use {by}"
-    brought = request.venv or request.setup or request.module
     return f"there is no program {word} on PATH" if local and not brought else ""
-
-
-def _wrong_file(file: str) -> str:
-    return f"there is no file {file}{_near(file)}" if file and not _there(file) else ""
 
 
 def _there(file: str) -> bool:
@@ -128,10 +126,8 @@ def _near(file: str) -> str:
 def _saves(request: Request, file: str, requeues: bool) -> bool:
     """Tell whether anything in the command or its file looks as if it saved when it is warned."""
     text, path = " ".join(request.command), Path(file or request.command[0])
-    try:
+    with suppress(OSError, ValueError):
         if path.is_file():  # a pipe would lose what is read
             with path.open(encoding="utf-8", errors="replace") as program:
                 text += program.read(_LONGEST)
-    except (OSError, ValueError):
-        pass
     return bool(_SAVES.search(text) or (requeues and _LIGHTNING.search(text)))

@@ -37,15 +37,15 @@ def rehearse(plan: Plan, script: str) -> int:
 def _pbs(plan: Plan, script: str, folder: Path) -> int:
     """Submit the script to a PBS of its own, show what the job prints, and leave nothing of either behind."""
     from hpclaunch.rehearsal import pbs as standin
-    from hpclaunch.rehearsal.pbs.settings import queues_of
+    from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
     from hpclaunch.rehearsal.programs import write_programs
     from hpclaunch.submit import hand_over, run_of
 
     os.environ |= write_programs(folder, _SOFTWARE)
-    os.environ |= standin.install(
-        folder, queues=queues_of(plan.site), server="rehearsal", kill_delay=8, poll=1, first_id=os.getpid(),
-        refuse_qsub_in_jobs=not plan.site.resubmit,
-    )  # fmt: skip
+    settings = Settings(
+        queues_of(plan.site), server="rehearsal", kill_delay=8, poll=1, refuse_qsub_in_jobs=not plan.site.resubmit
+    )
+    os.environ |= standin.install(folder, settings, first_id=os.getpid())
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: told.append(number))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hpclaunch import logs
 from hpclaunch.causes import ENDS, WAITS, exit_words, hint
 from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
+from hpclaunch.schedulers.pbs import NEVER_RAN
 from hpclaunch.script.values import pbs_gb
 
 __all__ = ["exit_words", "explain", "headline"]
@@ -65,7 +66,8 @@ def explain(run: Run, state: State) -> list[str]:
         lines += [f"Exit code {code}: {exit_words(code)}."] if code is not None else []
     if blamed and end:
         lines.append(f"The first to fail: {blamed}.")
-    if _never_began(state) or (state.word == CANCELLED and not blamed):
+    never_began = state.reason in (NEVER_RAN, "DependencyNeverSatisfied") or _first_word(state) == "0:53"
+    if never_began or (state.word == CANCELLED and not blamed):
         return lines
     return lines + _last_words(run, failure, advise=not end)  # else what the ranks say is a consequence
 
@@ -146,10 +148,6 @@ def _person(uid: str) -> str:
             return "you"
         return "you" if int(uid) == os.getuid() else pwd.getpwuid(int(uid)).pw_name
     return f"user {uid}"
-
-
-def _never_began(state: State) -> bool:
-    return state.reason in ("deleted before it ran", "DependencyNeverSatisfied") or _first_word(state) == "0:53"
 
 
 def _failure(run: Run) -> Failure | None:

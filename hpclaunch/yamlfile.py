@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -146,14 +146,17 @@ def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def merged(layers: Sequence[Document]) -> dict[str, Any]:
+    """Return what the layers say together, the first laid over the rest."""
+    return reduce(merge, (layer.data for layer in reversed(layers)), {})
+
+
 def convert(layers: list[Document], model: type[T]) -> T:
     """Return the struct that the layers make, the first laid over the rest.
 
     Raises ProfileError with a line for each mistake: `FILE:LINE: key: what is wrong (what would be right)`.
     """
-    data: dict[str, Any] = {}
-    for layer in reversed(layers):
-        data = merge(data, layer.data)
+    data = merged(layers)
     try:
         made: T | None = msgspec.convert(data, model)
         found = []

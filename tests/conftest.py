@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from hpclaunch import paths, site
 from hpclaunch.cli import main
 from hpclaunch.rehearsal import pbs as rehearsal_pbs
+from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
 FOREIGN = re.compile(
     r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
@@ -162,11 +165,11 @@ def standin(tmp_path):
     """Set up stand-ins for PBS, and end what they run when the test is over."""
     folders = []
 
-    def install(name: str = "", **options) -> Standin:
+    def install(name: str = "", dead: str | None = None, hosts: Sequence[str] = (), **options) -> Standin:
         folders.append(tmp_path / (name or f"pbs {len(folders)}"))
-        own = rehearsal_pbs.install(
-            folders[-1], **{"poll": 1, "kill_delay": 1, "first_id": 107, "answers_one": True, **options}
-        )
+        gadi = queues_of(site.load(str(paths.shipped("site_profiles") / "gadi.yaml")).site)
+        asked = {"queues": gadi, "hosts": tuple(hosts), "poll": 1, "kill_delay": 1, "answers_one": True, **options}
+        own = rehearsal_pbs.install(folders[-1], Settings(**asked), dead=dead, first_id=107)
         return Standin(folders[-1], {**os.environ, **own})
 
     yield install

@@ -10,12 +10,13 @@ import msgspec
 
 from hpclaunch import site
 from hpclaunch.cli.foreign import announce, rendered
-from hpclaunch.errors import HpclaunchError, RequestError
+from hpclaunch.cli.job import talk
+from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
 from hpclaunch.plan import Plan, consider
 from hpclaunch.script.choose import guess
 from hpclaunch.script.directives import PREFIX, scheduler_of
 from hpclaunch.script.examine import Report, examine, split_lines
-from hpclaunch.script.remark import Remark, load, printable
+from hpclaunch.script.remark import Remark, load
 from hpclaunch.script.rewrite import Rewrite, rewrite
 from hpclaunch.script.tables import words
 from hpclaunch.site import Profile
@@ -58,21 +59,16 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
         click.echo(_line(path, one, result is not None), err=result is not None)
     errors = sum(one.refuses for one in report.remarks)
     warnings = len(report.remarks) - errors
-    count = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    count = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     told = f"{click.format_filename(path)} on {report.profile.name}: {count if report.remarks else 'nothing to say'}"
     click.echo(f"hpclaunch: {told}", err=True)
     if result is None:
         return
-    for number, text in sorted(result.notes):
-        click.echo(f"{_where(path, number)} not carried over: {printable(text)}", err=True)
-    for number, text in sorted(result.told):
-        click.echo(f"{_where(path, number)} fix: {printable(text)}", err=True)
-    for number, text in sorted(result.problems):
-        click.echo(f"{_where(path, number)} error: fix: {printable(text)}", err=True)
+    for kind, said in (("not carried over", result.notes), ("fix", result.told), ("error: fix", result.problems)):
+        for number, text in sorted(said):
+            click.echo(f"{_where(path, number)} {kind}: {printable(text, kept='')}", err=True)
     if script is not None and plan is not None:
-        click.echo(f"hpclaunch: {plan.summary()}", err=True)
-        for warning in plan.warnings:
-            click.echo(f"hpclaunch: warning: {warning}", err=True)
+        talk(plan, quiet=False)
         click.echo(script, nl=False)
     else:
         click.echo("hpclaunch: no new script: mend what is said above, or give the option that decides it", err=True)
@@ -95,9 +91,8 @@ def _json(path: Path, report: Report, result: Rewrite | None, script: str | None
     found = {"script": click.format_filename(path), "site": report.profile.name, "refused": refused,
              "findings": [msgspec.to_builtins(one) for one in report.remarks]}  # fmt: skip
     if result is not None:
-        found["not_carried"] = [{"line": line, "message": text} for line, text in sorted(result.notes)]
-        found["told"] = [{"line": line, "message": text} for line, text in sorted(result.told)]
-        found["problems"] = [{"line": line, "message": text} for line, text in sorted(result.problems)]
+        for name, said in (("not_carried", result.notes), ("told", result.told), ("problems", result.problems)):
+            found[name] = [{"line": line, "message": text} for line, text in sorted(said)]
         found["fixed"] = script
     return json.dumps(found, indent=2)
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -19,7 +20,6 @@ from hpclaunch.cli.options import compare_options, compared_request, nearer, sit
 from hpclaunch.compare import Column
 from hpclaunch.errors import printable
 from hpclaunch.links import followed
-from hpclaunch.plan import Plan
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
@@ -50,7 +50,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         [partition for at, partition in pairs if at is None],
     )
     columns = [compare.column(place, followed(place.profile.site, request), gpus) for place in found]
-    scripts = [_script(one.plan) if diff and one.plan and one.fits else None for one in columns]
+    scripts = [rendered(one.plan.hidden()) if diff and one.plan and one.fits else None for one in columns]
     if as_json:
         told = [
             compare.facts(one) | ({"script": script} if diff else {})
@@ -71,10 +71,6 @@ def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
     return (at, partition) if known else (None, word)
 
 
-def _script(plan: Plan) -> str:
-    return rendered(plan.hidden())
-
-
 def _tables(columns: Sequence[Column]) -> Iterator[str]:
     """Yield the columns side by side, as many as the terminal is wide, then the next ones."""
     width = max(shutil.get_terminal_size((120, 24)).columns, 40)
@@ -87,15 +83,12 @@ def _tables(columns: Sequence[Column]) -> Iterator[str]:
 def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
     lines = []
     for name, cells in rows.items():
-        wrapped = [[line for text in cell for line in _wrapped(text, width)] for cell in cells]
+        wrap = partial(textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False)
+        wrapped = [[line for text in cell for line in wrap(text)] for cell in cells]
         for number, parts in enumerate(zip_longest(*wrapped, fillvalue="")):
             text = "  ".join(part.ljust(width) for part in parts)
             lines.append(f"{name if number == 0 else '':<{label}}{text}".rstrip())
     return "\n".join(lines)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _differences(columns: Sequence[Column], scripts: Sequence[str | None]) -> Iterator[str]:

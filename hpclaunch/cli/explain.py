@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from hpclaunch.cli.options import config_file
 from hpclaunch.errors import printable
-from hpclaunch.explain import Line, explain
+from hpclaunch.explain import explain
 from hpclaunch.explain.origin import Origin, Source
 from hpclaunch.plan import Plan
 from hpclaunch.site import Profile
@@ -25,7 +25,10 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
     """Print each line of the script behind the template's line that made it, and below it why it is as it is."""
     lines = explain(plan, profile, script, sources(ctx))
     if as_json:
-        click.echo(json.dumps([_record(line) for line in lines], indent=2))
+        rows = [
+            {"line": line.number, "text": line.text, "origins": msgspec.to_builtins(line.origins)} for line in lines
+        ]
+        click.echo(json.dumps(rows, indent=2))
         return
     told: list[list[Origin]] = []  # a condition is told where it first holds
     for line in lines:
@@ -46,10 +49,6 @@ def _note(parts: list[str]) -> None:
         lines[-1:] = [*full, last]
     for number, line in enumerate(filter(None, lines)):
         click.echo(printable(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {line}"))
-
-
-def _record(line: Line) -> dict[str, object]:
-    return {"line": line.number, "text": line.text, "origins": msgspec.to_builtins(line.origins)}
 
 
 def sources(ctx: click.Context) -> dict[str, Source]:

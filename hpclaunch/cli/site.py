@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from hpclaunch import paths, site
-from hpclaunch.errors import HpclaunchError, printable
-from hpclaunch.yamlfile import merge
+from hpclaunch.errors import HpclaunchError, counted, printable
+from hpclaunch.yamlfile import merged
 
 
 @click.command("sites")
@@ -40,8 +40,7 @@ def sites_command(as_json: bool) -> None:
         if "error" in row:
             text = "broken: " + row["error"].partition("\n")[0]
         else:
-            partitions = row["partitions"]
-            count = f"{len(partitions)} partitions" if len(partitions) > 1 else "1 partition"
+            count = counted(len(row["partitions"]), "partition")
             checked = f", checked {row['checked']}" if row["checked"] else ""
             text = f"{row['title']} ({row['scheduler']}), {count}{checked}; {row['file']}"
         table.append((printable(row["name"]), printable(text)))
@@ -61,9 +60,7 @@ def site_group() -> None:
 def show_command(name: str, as_json: bool) -> None:
     """Print the profile NAME as it counts, with what it extends filled in."""
     profile = site.load(name)
-    data: dict[str, Any] = {}
-    for layer in reversed(profile.layers):
-        data = merge(data, layer.data)
+    data = merged(profile.layers)
     data.pop("extends", None)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(profile.site), indent=2))
@@ -104,7 +101,11 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     schema, path = folder / "site.schema.json", folder / f"{name}.yaml"
     if path.exists():  # before anybody is asked
         raise HpclaunchError(_THERE.format(path))
-    text = _starter(name, parent) if parent else _draft(name)
+    if parent:
+        title = json.dumps(f"{site.load(parent).site.title}, my way")
+        text = _STARTER.format(name=name, parent=parent, title=title)
+    else:
+        text = _draft(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -117,17 +118,12 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     click.echo(path)
 
 
-def _starter(name: str, parent: str) -> str:
-    return _STARTER.format(name=name, parent=parent, title=json.dumps(f"{site.load(parent).site.title}, my way"))
-
-
 def _draft(name: str) -> str:
     from hpclaunch import detect
 
     text, machine = detect.drafted(name)
-    count = f"{len(machine.parts)} partitions" if len(machine.parts) > 1 else "1 partition"
     click.echo(
-        f"hpclaunch: {machine.said_by}: {count}, {len(machine.left_out)} left out; "
+        f"hpclaunch: {machine.said_by}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
         f"{text.count('# Decide:')} lines are for you to decide, look for `Decide:`",
         err=True,
     )

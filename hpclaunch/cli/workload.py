@@ -50,7 +50,7 @@ def copy_command(name: str, file: Path) -> None:
     for target, source in beside.items():
         if target == file:
             raise HpclaunchError(f"{file} is the name of a file that {name} imports; name another")
-        if target.exists() and not _same(target, source):
+        if target.exists() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
             raise HpclaunchError(f"{target} is there already and not the one that {name} imports; name another folder")
     _write_new(file, program)
     click.echo(file)
@@ -61,10 +61,6 @@ def copy_command(name: str, file: Path) -> None:
         names = ", ".join(target.name for target in beside)
         click.echo(f"hpclaunch: keep what it imports beside it: {names}", err=True)
     click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.is_file() and one.read_bytes() == other.read_bytes()
 
 
 def _write_new(file: Path, source: Path) -> None:

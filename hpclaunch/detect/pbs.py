@@ -68,7 +68,7 @@ def ask() -> Machine:
 
 
 def _json(words: list[str]) -> dict[str, Any]:
-    answer = call(words, seconds=SECONDS)
+    answer = call(words, seconds=SECONDS).stdout
     try:
         document = json.loads(answer, strict=False)
     except ValueError:

@@ -37,7 +37,7 @@ _ENOUGH = 0.9  # of a node's memory: what Slurm gives without being asked
 def ask() -> Machine:
     """Ask the controller for partitions and nodes, the accounting for QoS and accounts. Raises SchedulerError."""
     config = dict(
-        re.findall(r"^(\w+)\s*= (.*?)\s*$", call(["scontrol", "show", "config"], seconds=SECONDS), re.MULTILINE)
+        re.findall(r"^(\w+)\s*= (.*?)\s*$", call(["scontrol", "show", "config"], seconds=SECONDS).stdout, re.MULTILINE)
     )
     nodes = [pair for row in _rows("node") if (pair := _node(row))]
     rows = {name: row for row in _rows("partition") if (name := row.get("PartitionName"))}
@@ -73,7 +73,7 @@ def _rows(kind: str) -> list[dict[str, str]]:
 
     A value may have blanks: it ends before the next key.
     """
-    answer = call(["scontrol", "--oneliner", "show", kind], seconds=SECONDS)
+    answer = call(["scontrol", "--oneliner", "show", kind], seconds=SECONDS).stdout
     return [dict(reversed(_PAIR.findall(line))) for line in answer.splitlines()]
 
 

@@ -111,7 +111,9 @@ def _limits(wall: str, tres: str, said: str) -> Limits:
 
 def table(kind: str, fields: str, *where: str) -> list[list[str]]:
     """Return rows of the accounting's table, a column for each of `fields`. Raises SchedulerError."""
-    answer = call(["sacctmgr", "--parsable2", "--noheader", "show", kind, f"format={fields}", *where], seconds=SECONDS)
+    answer = call(
+        ["sacctmgr", "--parsable2", "--noheader", "show", kind, f"format={fields}", *where], seconds=SECONDS
+    ).stdout
     rows = [line.split("|") for line in answer.splitlines()]
     return [row for row in rows if len(row) == fields.count(",") + 1]
 

@@ -52,7 +52,7 @@ def server(patient: Patient) -> Iterator[Finding]:
     if words is None or not shutil.which(words[0]):
         return
     try:
-        answer = call(words, seconds=ASK_SECONDS)
+        answer = call(words, seconds=ASK_SECONDS).stdout
         if kind == "slurm" and "is UP" not in answer:  # some releases say DOWN and exit with 0
             raise SchedulerError(answer)
     except SchedulerError as error:
@@ -88,7 +88,7 @@ def partition(patient: Patient) -> Iterator[Finding]:
         return
     remedy = "compare `hpclaunch site show` with what the site offers now: `hpclaunch site new NAME --detect`"
     try:
-        answer = call(words, seconds=ASK_SECONDS)
+        answer = call(words, seconds=ASK_SECONDS).stdout
     except SchedulerError as error:
         yield Finding(
             probe="partition", verdict="problem", found=f"{name}: {' '.join(str(error).split())}", remedy=remedy

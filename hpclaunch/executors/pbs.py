@@ -63,7 +63,7 @@ class PbsExecutor(ScriptExecutor):
 
     def _submit_command(self, command: str) -> ScriptJob:
         script = self._script()
-        return self._made(pbs.submit(script), script)
+        return self._made(script, [pbs.submit(script)])
 
     def _told(self, plan: Plan) -> Plan:
         """Let the job script warn the worker: PBS does not, and goes on by submitit's requeue, not by ours."""

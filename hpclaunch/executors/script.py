@@ -196,12 +196,11 @@ class ScriptExecutor(core.PicklingExecutor):
         """
         ids = hand_over(self.plan, script, after, name)
         submitted(ids[0])
-        return self._job(note(self.plan, script, ids))
+        return self._made(script, ids)
 
-    def _made(self, job_id: str, script: str) -> ScriptJob:
-        return self._job(note(self.plan, script, [job_id]))
-
-    def _job(self, run: Run) -> ScriptJob:
+    def _made(self, script: str, ids: Sequence[str]) -> ScriptJob:
+        """Return the job of these ids, the first attempt's in front, which was just submitted."""
+        run = note(self.plan, script, ids)
         self.job_class.watcher.add(run)
         return self.job_class(self.folder, run.id, range(self._num_tasks()))
 
@@ -257,15 +256,13 @@ class ScriptExecutor(core.PicklingExecutor):
 
         plan = self._told(self._with_directives(count))
         # The plan does not know its profile's files: what is said has no FILE:LINE.
-        refusals = []
+        said: dict[bool, list[str]] = {True: [], False: []}
         for finding in check_findings(Profile(plan.name, [], plan.site), plan, "arrays"):
-            said = f"{finding.check}: {count} jobs at once are an array: {finding.message}"
-            if finding.refuses:
-                refusals.append(said)
-            else:
-                warnings.warn(said, stacklevel=2)
-        if refusals:
-            raise RequestError(*refusals)
+            said[finding.refuses].append(f"{finding.check}: {count} jobs at once are an array: {finding.message}")
+        for warning in said[False]:
+            warnings.warn(warning, stacklevel=2)
+        if said[True]:
+            raise RequestError(*said[True])
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
         if len(delayed_submissions) > 1 and not self.has_arrays:
@@ -292,7 +289,7 @@ class ScriptExecutor(core.PicklingExecutor):
         array = schedulers.scheduler(self.plan.site.scheduler).submit(script, ())
         jobs: list[core.Job[Any]] = []
         for job_id, pickle in zip(self._array_ids(array, count), pickles, strict=True):
-            job = self._made(job_id, script)
+            job = self._made(script, [job_id])
             job.paths.move_temporary_file(pickle, "submitted_pickle")
             jobs.append(job)
         return jobs

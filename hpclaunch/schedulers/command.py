@@ -17,7 +17,7 @@ _OF_A_JOB = re.compile(
 )
 
 
-def ask(
+def call(
     words: Sequence[str],
     stdin: str = "",
     fine: Container[int] = (0,),
@@ -52,14 +52,3 @@ def ask(
     if done.returncode not in fine:
         raise SchedulerError((stderr or stdout).strip() or f"{words[0]} ended with exit code {done.returncode}")
     return subprocess.CompletedProcess(words, done.returncode, stdout, stderr)
-
-
-def call(
-    words: Sequence[str],
-    stdin: str = "",
-    fine: Container[int] = (0,),
-    folder: Path | None = None,
-    seconds: float | None = None,
-) -> str:
-    """Return what the command prints. Raises SchedulerError as `ask` does."""
-    return ask(words, stdin, fine, folder, seconds).stdout

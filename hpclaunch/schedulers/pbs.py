@@ -14,7 +14,7 @@ from msgspec import structs
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
-from hpclaunch.schedulers.command import STATE_SECONDS, ask, call
+from hpclaunch.schedulers.command import STATE_SECONDS, call
 
 # https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
 STATES = {
@@ -114,7 +114,7 @@ def subjobs(array: str, count: int) -> list[str]:
 
 def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
     try:
-        answer = call(["qsub", *options], stdin=script, folder=folder).split()
+        answer = call(["qsub", *options], stdin=script, folder=folder).stdout.split()
     except SchedulerError as error:
         said = re.split(r"^usage:", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
         raise SchedulerError(said or str(error)) from None
@@ -140,9 +140,9 @@ def _jobs(ids: Sequence[str], needed: Container[str], subjobs: bool) -> tuple[di
     """
     several, fine = len(ids) > 1, (0, FINISHED, UNKNOWN_ID)
     words = ["qstat", "-x", *(["-t"] if subjobs else []), "-f", "-F", "json"]
-    answer = ask([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
+    answer = call([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
     if answer.returncode == USAGE:
-        answer = ask([*words, *ids], fine=fine, seconds=STATE_SECONDS)
+        answer = call([*words, *ids], fine=fine, seconds=STATE_SECONDS)
     jobs: dict[str, Any] = {}
     size = len(ids) // 2
     with suppress(ValueError, AttributeError, TypeError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, Run, State
-from hpclaunch.schedulers.command import STATE_SECONDS, ask, call
+from hpclaunch.schedulers.command import STATE_SECONDS, call
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 STATES = {
@@ -55,7 +55,7 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
         )
     options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
     options += [f"--job-name={name}"] if name else []
-    answer = call(["sbatch", "--parsable", *options], stdin=script).strip()
+    answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
     job_id = answer.split(";")[0]  # ID;CLUSTER where there are several
     if not job_id:
         raise SchedulerError(
@@ -98,7 +98,7 @@ def _accounted(runs: Sequence[Run]) -> tuple[dict[str, State], set[str]]:
     words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
     words += ["--allocations", "--parsable2", "--noheader"]
     found, settled = {}, set()
-    for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS), 4):
+    for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS).stdout, 4):
         code, number = map(_number, exit_code.partition(":")[::2])
         if doubtful := word == "FAILED" and code < 128 and not number:
             left = (asked[job_id].exit_code or 0) if job_id in asked else 0
@@ -113,7 +113,7 @@ def _queued() -> dict[str, State]:
     """Return what squeue says, which remembers jobs for some minutes after their end, with their true exit codes."""
     fields = "JobArrayID:|,State:|,RestartCnt:|,exit_code:|,StartTime:|,NodeList:|,Reason:|"
     words = ["squeue", "--me", "--array", "--noheader", "--states=all", f"--Format={fields}"]
-    answer = ask(words, seconds=STATE_SECONDS, variables={"SLURM_TIME_FORMAT": "%s"}).stdout  # seconds since 1970
+    answer = call(words, seconds=STATE_SECONDS, variables={"SLURM_TIME_FORMAT": "%s"}).stdout  # seconds since 1970
     found = {}
     for job_id, word, restarts, status, start, hosts, reason, _ in _rows(answer, 8):
         state = _state(word, _number(status) >> 8, _number(status) & 127, hosts, "" if reason == "None" else reason)

@@ -104,14 +104,11 @@ def _early(script: Script) -> Iterator[Remark]:
         if statement.block == "function":
             continue
         for command in statement.commands:
-            text = re.sub(r"'[^']*'", "", re.sub(r'"[^"]*"', _unquote_inside, " ".join(command.words)))
+            text = re.sub(r'"[^"]*"', lambda quoted: quoted[0].replace("'", ""), " ".join(command.words))
+            text = re.sub(r"'[^']*'", "", text)
             if (found := _PER_RANK.search(text)) and several[found[1]]:
                 what = f"${found[1]} is expanded here, by the batch shell: 0 for every task; write it inside of "
                 yield remark("early-variable", command.line, what + "srun bash -c '...', in single quotes", mended=True)
-
-
-def _unquote_inside(found: re.Match[str]) -> str:
-    return found[0].replace("'", "")
 
 
 def _ports(script: Script) -> Iterator[Remark]:

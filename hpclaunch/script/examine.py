@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from hpclaunch.checks import CHECKS, Finding
 from hpclaunch.checks.finding import is_unconfirmed
 from hpclaunch.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
+from hpclaunch.errors import printable
 from hpclaunch.plan import Plan, consider
 from hpclaunch.request import Request, make_request
 from hpclaunch.script import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
@@ -18,7 +19,7 @@ from hpclaunch.script.asked import Asked, placeholders
 from hpclaunch.script.complete import complete
 from hpclaunch.script.lexer import plain
 from hpclaunch.script.program import Program, assignments, understand
-from hpclaunch.script.remark import Directives, Remark, printable, remark
+from hpclaunch.script.remark import Directives, Remark, remark
 from hpclaunch.script.tables import in_scripts_words
 from hpclaunch.script.traps import TRAPS
 from hpclaunch.site import Partition, Profile, Site
@@ -182,7 +183,7 @@ def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:
     """Return a remark with its source at this scheduler; one of a check that is forced only warns."""
     pbs, _, slurm = one.source.partition(" | ")
     source = slurm if slurm and scheduler == "slurm" else pbs
-    text = printable(one.message)
+    text = printable(one.message, kept="")
     return structs.replace(one, message=text, source=source, refuses=one.refuses and one.check not in force)
 
 

@@ -39,7 +39,8 @@ class Program(Struct):
 
 def _beside(body: Body, starts: list[Start]) -> list[Start]:
     """Return what runs in the background beside the last of `starts` as its equal: each on a GPU of its own, say."""
-    if not starts or not (_in_background(starts[-1]) or _on_own_gpus(starts[-1])):
+    on_own_gpus = starts and any(word.startswith("CUDA_VISIBLE_DEVICES=") for word in starts[-1].launch.env)
+    if not starts or not (_in_background(starts[-1]) or on_own_gpus):
         return []
     order = {id(command): i for i, command in enumerate(body.commands())}
     last = order[id(starts[-1].command)]
@@ -50,10 +51,6 @@ def _beside(body: Body, starts: list[Start]) -> list[Start]:
 
 def _in_background(start: Start) -> bool:
     return "&" in (start.command.joint, start.statement.commands[-1].joint)
-
-
-def _on_own_gpus(start: Start) -> bool:
-    return any(setting.startswith("CUDA_VISIBLE_DEVICES=") for setting in start.launch.env)
 
 
 def understand(body: Body, site: Site) -> Program:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from hpclaunch.script import asked_pbs, asked_slurm
 from hpclaunch.script.directives import PREFIX, read
+from hpclaunch.script.remark import Directives
 from hpclaunch.site import Profile
 from hpclaunch.walltime import clock
 
@@ -18,43 +19,38 @@ if TYPE_CHECKING:
 
 def differences(plan: Plan, script: str) -> Iterator[str]:
     """Yield what the script's directives ask for otherwise than the plan, or do not ask for."""
-    scheduler = plan.site.scheduler
-    found = read(script.split("\n"), scheduler, set())
+    slurm = plan.site.scheduler == "slurm"
+    found = read(script.split("\n"), plan.site.scheduler, set())
     # Without the partitions' sizes the reader leaves every number as it stands, PBS's totals too.
     profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))
-    asked = (asked_slurm.ask if scheduler == "slurm" else asked_pbs.ask)(profile, found)
+    asked = (asked_slurm.ask if slurm else asked_pbs.ask)(profile, found)
     nodes, has = asked.nodes, asked.values
+    cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
     rows = [
-        ("cpus", nodes * (asked.cpus or 1), plan.nodes * plan.cpus_per_node),
+        ("nodes", nodes, plan.nodes if slurm or found.first("l.select") else None),
+        ("cpus", nodes * (asked.cpus or 1), plan.nodes * cpus_per_node),
         ("GPUs", nodes * asked.gpus, plan.nodes * plan.gpus_per_node),
         ("walltime", clock(asked.seconds or 0), plan.walltime),
         ("account", has.get("account"), plan.account),
+        ("tasks on each node", asked.starts, plan.starts_per_node if slurm else None),
+        ("GB of memory", nodes * has.get("mem_gb", 0), plan.nodes * (plan.mem_gb_per_node or 0)),
+        ("GB of jobfs", nodes * has.get("jobfs_gb", 0), plan.nodes * (plan.jobfs_gb_per_node or 0)),
+        ("QoS", has.get("qos"), plan.qos.name if slurm and plan.qos and not plan.qos.default else None),
     ]
-    if scheduler == "slurm":
-        rows[0] = ("cpus", rows[0][1], plan.nodes * plan.cpus_per_start * plan.starts_per_node)
-        rows.append(("tasks on each node", asked.starts, plan.starts_per_node))
-    if scheduler == "slurm" or found.first("l.select"):
-        rows.insert(0, ("nodes", nodes, plan.nodes))
-    if plan.mem_gb_per_node:
-        rows.append(("GB of memory", nodes * has.get("mem_gb", 0), plan.nodes * plan.mem_gb_per_node))
-    if plan.jobfs_gb_per_node:
-        rows.append(("GB of jobfs", nodes * has.get("jobfs_gb", 0), plan.nodes * plan.jobfs_gb_per_node))
-    if scheduler == "slurm" and plan.qos and not plan.qos.default:
-        rows.append(("QoS", has.get("qos"), plan.qos.name))
     yield from (f"{name}: {of_script or 'none'} in the script, {of_plan} in the plan"
                 for name, of_script, of_plan in rows if of_plan and of_script != of_plan)  # fmt: skip
-    missing = set(plan.storage) - set(has.get("storage", [])) if scheduler == "pbs" and plan.site.storage_roots else ()
+    missing = set(plan.storage) - set(has.get("storage", [])) if plan.site.storage_roots and not slurm else ()
     yield from (f"storage: no {name} in the script" for name in sorted(missing))
-    yield from _absent(plan, script)
+    yield from _absent(plan, found)
 
 
-def _absent(plan: Plan, script: str) -> Iterator[str]:
-    """Yield the directives of the partition, the profile and the request that the script does not have."""
-    scheduler, name = plan.site.scheduler, plan.partition_name
-    own = [f"--partition={name}" if scheduler == "slurm" else f"-q {name}"]
-    partition = own if plan.partition.directives is None else plan.partition.directives
-    lines = [f"{PREFIX[scheduler]} {line}" for line in [*partition, *plan.directives]]
-    has = {(option.name, option.value) for option in read(script.split("\n"), scheduler, set()).options}
-    for option in read(lines, scheduler, set()).options:
+def _absent(plan: Plan, found: Directives) -> Iterator[str]:
+    """Yield the directives of the partition, the profile and the request that are not among those `found`."""
+    partition = plan.partition.directives
+    if partition is None:
+        partition = [f"{'--partition=' if found.scheduler == 'slurm' else '-q '}{plan.partition_name}"]
+    lines = [f"{PREFIX[found.scheduler]} {line}" for line in [*partition, *plan.directives]]
+    has = {(option.name, option.value) for option in found.options}
+    for option in read(lines, found.scheduler, set()).options:
         if (option.name, option.value) not in has:
             yield f"{option.directive}: not in the script"

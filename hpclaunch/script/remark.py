@@ -38,11 +38,6 @@ def remark(
     return Remark(line, check, message, trap.refuses if refuses is None else refuses, trap.source, mended, key)
 
 
-def printable(text: str) -> str:
-    """Return a text on one line, control characters spelled as Python does."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 class Option(Struct, frozen=True):
     """One option of a directive: its own name (`time`, `l.walltime`, `N`), its value, and as it was written."""
 

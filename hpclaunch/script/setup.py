@@ -124,7 +124,8 @@ class Setup(Struct):
             return True
         if verb in ("load", "add"):
             own = self.partition.modules
-            foreign = [name for name in names if name in brought_by(self.site) and name not in own]
+            brought = {module for part in self.site.partitions.values() for module in part.modules}
+            foreign = [name for name in names if name in brought and name not in own]
             wanted = [name for name in names if name and name not in foreign]
             if foreign:
                 self.notes.append((command.line, f"`{' '.join(map(str, foreign))}`: for other nodes than the job's"))
@@ -243,8 +244,3 @@ def _set_by(commands: list[Command]) -> set[str]:
         if _head(command) in ("read", "mapfile", "readarray", "for"):
             names |= {word for word in command.words if re.fullmatch(r"[A-Za-z_]\w*", word)}
     return names
-
-
-def brought_by(site: Site) -> set[str]:
-    """Return the modules that partitions bring themselves (arch/a100)."""
-    return {module for part in site.partitions.values() for module in part.modules}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # qsub and the others read what was written, and start sooner without profiles
     from hpclaunch.site import Site
@@ -24,16 +25,13 @@ class Queue:
     walltime: tuple[tuple[int | None, int], ...] = ()  # (up to so many cores, seconds at most), smallest first
 
 
-def queues_of(site: Site, cores_per_node: int | None = None) -> dict[str, Queue]:
-    """Return the queues that a site's profile describes; what it has not confirmed is not refused.
-
-    `cores_per_node` overrides the profile's.
-    """
+def queues_of(site: Site) -> dict[str, Queue]:
+    """Return the queues that a site's profile describes; what it has not confirmed is not refused."""
     from hpclaunch.walltime import clock_seconds
 
     return {
         name: Queue(
-            cores_per_node=cores_per_node or partition.cores_per_node or os.cpu_count() or 1,
+            cores_per_node=partition.cores_per_node or os.cpu_count() or 1,
             gpus_per_node=partition.gpus_per_node,
             cpus_per_gpu=(partition.cpus_per_gpu or 0) if partition.cpus_per_gpu_exact else 0,
             max_cores=None if "max_cores" in partition.unconfirmed else partition.max_cores,
@@ -45,20 +43,21 @@ def queues_of(site: Site, cores_per_node: int | None = None) -> dict[str, Queue]
 
 @dataclass(frozen=True)
 class Settings:
-    """What `hpclaunch.rehearsal.pbs.install` was asked for; times are seconds."""
+    """What a stand-in is like; times are seconds."""
 
-    python: str
+    queues: Mapping[str, Queue]
+    python: str = sys.executable
     server: str = "gadi-pbs"
-    hosts: tuple[str, ...] = ()  # none: addresses of this machine, as many as are needed
-    lines: str = "cpu"
+    hosts: tuple[str, ...] = ()  # addresses of this machine, each a node; none: 127.0.0.1 and on, as many as are needed
+    lines: Literal["cpu", "gpu", "node"] = "cpu"  # the nodefile has a line for each of a host
     kill_delay: float = 10.0
-    poll: float = 10.0
+    poll: float = 10.0  # walltimes are looked at then
     refuse_qsub_in_jobs: bool = False
     history: bool = True
     arrays: bool = True
-    answers_one: bool = False  # qstat, asked for several jobs as JSON without -E, as OpenPBS does since 2023-12
+    # qstat, asked for several jobs as JSON without -E, answers for the first only, as OpenPBS does since 2023-12.
+    answers_one: bool = False
     default_queue: str = "normal"
-    queues: Mapping[str, Queue] = field(default_factory=dict)
 
 
 def write(settings: Settings, path: Path) -> None:
