@@ -275,6 +275,7 @@ CASES = [
     ("signal", J, WARNS, directive("--signal=B:BUS@60"), "no rank hears it", directive("--signal=BUS@60")),
     ("signal", J, WARNS, directive("--signal RB:USR1"), "no rank hears it", directive("--signal R:BUS")),
     ("log-folder", J, REFUSES, directive("-o%j/a"), "before the job", directive("-oa")),
+    ("log-folder", J, WARNS, directive("--chdir=src"), "use --setup 'cd src'", {"setup": ["cd src"]}),
     ("log-folder", G, WARNS, directive("-ologs/out"), "mkdir -p logs", directive("-oout")),
     ("repeated", J, REFUSES, directive("-n3"), "use --nodes or --tasks-per-node", directive("-n4")),
     ("repeated", J, REFUSES, directive("-t5:00:00"), "use --walltime", directive("-t60")),

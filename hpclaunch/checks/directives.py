@@ -121,6 +121,9 @@ def log_folder(plan: Plan) -> Iterator[Found]:
     for line in plan.directives:
         if plan.site.scheduler == "slurm":
             found = re.match(r"(?:--(?:output|error)[\s=]|-[oe])\s*(.+)", line)
+            if moved := re.match(r"(?:--chdir[\s=]|-D)\s*(.+)", line):
+                said = f"{line!r}: hpclaunch-runs is made there, and `hpclaunch logs` looks for it here"
+                yield Found(f"{said}; use --setup 'cd {moved[1]}'", warns=True)
         else:
             found = re.match(r"-[oe]\s*(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
         folder = PurePath(f"{found[1]}x").parent if found else PurePath()  # logs/ is a folder too
