@@ -14,12 +14,16 @@ from hpclaunch.request import Program, Request
 from hpclaunch.site import Site
 
 # What is followed by a value among the options before a script; anything else is a flag.
-_TAKE_VALUES = {"python": {"-W", "-X", "--check-hash-based-pycs"}, "bash": {"-o", "+o", "-O", "+O", "--rcfile"}}
-# They start the first python file among their words.
+_TAKE_VALUES = {"python": r"-[A-Za-z]*[WX]|--check-hash-based-pycs", "bash": r"[-+][A-Za-z]*[oO]|--(?:rc|init-)file"}
+# They start the first python file among their words, if they start a file.
 _STARTERS = {"torchrun", "accelerate", "deepspeed"}
 _STARTING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
 # They start the command that begins with the first of these programs among their words.
 _WRAPPERS = {"env", "time", "nice", "nohup", "timeout", "numactl", "stdbuf", "nsys", "uv", "srun", "mpirun", "mpiexec"}
+_NO_FILE = {"-m", "--module", "--no-python", "--no_python"}
+# Lines of setup that bring no files and stay in the folder; and what lets a command find its files elsewhere.
+_KEEPS = re.compile(r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?")
+_MOVES = re.compile(r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b")
 # What a program has that saves when it is warned and goes on later; Lightning does so by itself on Slurm.
 _SAVES = re.compile(r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b")
 _LIGHTNING = re.compile(r"\b(?:pytorch_)?lightning\b")
@@ -37,7 +41,8 @@ def looked_up(site: Site, request: Request, starts: bool) -> Request:
     wrong = _wrong_name(request, site.scheduler == "local")
     if not wrong and file and not _there(file):
         wrong = f"there is no file {file}{_near(file)}"
-    moves = re.search(r"\b(?:cd|pushd|PATH|PYTHONPATH)\b", " ".join([*request.setup, *request.env]))
+    words = [*request.setup, *request.env, *request.directive, *request.command]
+    moves = _MOVES.search(" ".join(words)) or not all(map(_KEEPS.fullmatch, request.setup))
     seen = site.scheduler == "local" or not file.startswith("/")
     attempts = request.max_attempts or site.max_attempts
     requeues = site.scheduler == "slurm" and (request.launcher or site.launcher) == "tasks"
@@ -53,18 +58,19 @@ def _file(words: list[str]) -> str:
         return _file(words[i:]) if (i := next(inner, 0)) else ""
     rest = iter(words[1:] if kind in _TAKE_VALUES else [])
     for word in rest:
-        if word in _TAKE_VALUES[kind]:
+        if word == "-" or re.match(r"-[A-Za-z]*c", word):
+            break
+        if re.fullmatch(_TAKE_VALUES[kind], word):
             next(rest, "")
         elif kind == "python" and re.fullmatch(r"-[A-Za-z]*m", word):
             module = next(rest, "")
             break
-        elif word == "-" or re.match(r"-[A-Za-z]*c", word):
-            break
-        elif not word.startswith("-"):
+        elif not word.startswith(("-", "+")):
             file = word
             break
     if kind in _STARTERS or module in _STARTING_MODULES:
-        file = next((word for word in words[1:] if word.endswith(".py")), "")
+        started = words[1:] if kind in _STARTERS else list(rest)
+        file = "" if _NO_FILE & {*started} else next((word for word in started if word.endswith(".py")), "")
     elif module:
         file = _module(module)
     return "" if "$" in file else file
@@ -101,8 +107,9 @@ def _wrong_name(request: Request, local: bool) -> str:
         return "" if os.access(word, os.X_OK) else f"{word} is not executable; use {use}"
     if shutil.which(word, path=os.pathsep.join([f"{request.venv}/bin", os.environ.get("PATH", os.defpath)])):
         return ""
-    if script:
-        return f"{word} is no program on PATH{'' if _there(word) else _near(word)}; use {by}"
+    brought = request.venv or request.setup or request.module
+    if script and (_there(word) or not brought):
+        return f"{word} is no program on PATH{f'; use {by}' if _there(word) else _near(word)}"
     return f"there is no program {word} on PATH" if local and not brought else ""
 
 

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
@@ -65,7 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str
     job_name: str
     folder: str
-    submitted: float
+    submitted: Annotated[float, msgspec.Meta(ge=0, le=1e11)]  # time.localtime takes no more
     partition: str = ""
     nodes: int = 1
     tasks_per_node: int = 1
@@ -238,9 +239,8 @@ def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, None where it is none."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
-        "".join(map(str, msgspec.structs.astuple(run) if run else ())).encode(
-            errors="surrogateescape"
-        )  # else no name of a file
-        return run
+        text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
+        text.encode(errors="surrogateescape")  # else, and with a null byte, no name of a file
+        return None if "\0" in text else run
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -131,9 +132,12 @@ def test_a_stranger_in_the_registry_is_named_and_left_aside(work, tmp_path, monk
     (runs / "7-folder.json").mkdir()
     os.mkfifo(runs / "6-fifo.json")
     (runs / "5-zero.json").symlink_to("/dev/zero")
+    (record,) = map(json.loads, (path.read_text() for path in runs.glob(f"*{job[-4:]}*.json")))
+    (runs / "4-far.json").write_text(json.dumps(record | {"id": "4", "submitted": 1e300}))
+    (runs / "3-null.json").write_text(json.dumps(record | {"id": "3", "folder": "a\0b"}))
     command = [sys.executable, "-m", "hpclaunch", "jobs"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0
     assert job in done.stdout
-    assert done.stderr.count(": no run's file, left aside\n") == 6
+    assert done.stderr.count(": no run's file, left aside\n") == 8
     assert "\x1b" not in done.stderr

@@ -37,7 +37,7 @@ def project(work):
         ("./nofile.sh", "there is no program ./nofile.sh"),
         ("./job.sh", "./job.sh is not executable; use bash ./job.sh"),
         ("train.py --epochs 3", "train.py is no program on PATH; use python train.py"),
-        ("trian.py", "trian.py is no program on PATH (did you mean train.py?); use python trian.py"),
+        ("trian.py", "trian.py is no program on PATH (did you mean train.py?)"),
     ],
 )
 def test_a_program_that_is_not_there_is_refused(cli, work, command, said):
@@ -77,6 +77,12 @@ def test_a_program_that_is_not_there_is_refused(cli, work, command, said):
             "bash -o pipefail job.sh",
             "my-own-tool x.py",
             "/g/data/ab12/env/bin/python train.py",
+            "bash -euo pipefail job.sh",
+            "bash +x job.sh",
+            "bash -eo pipefail -c 'python trian.py'",
+            "python -uW ignore train.py",
+            "torchrun -m pkg.main out.py",
+            "python -m torch.distributed.run --no-python ./run.sh out.py",
         ),
     ],
 )
@@ -87,11 +93,21 @@ def test_what_may_be_there_is_not_refused(cli, command):
 
 
 def test_a_path_that_only_the_job_may_know_is_warned_of(cli):
-    """An absolute path, and a relative one behind a cd, may lead somewhere in the job: they warn."""
+    """An absolute path, and what setup, another folder, or a module may bring, may be there in the job: they warn."""
     words = ("submit", "--dry-run", "--site", "gadi", "-A", "ab12")
-    for more in (("--", "python", "/g/data/ab12/x.py"), ("--setup", "cd src", "--", "python", "x.py")):
+    program = ("--", "python", "x.py")
+    for more in (
+        ("--", "python", "/g/data/ab12/x.py"),
+        ("--setup", "cd src", *program),
+        ("--setup", "tar xf code.tar", *program),
+        ("--", "env", "-C", "src", *program[1:]),
+    ):
         result = cli(*words, *more)
         assert result.exit_code == 0 and "warning: program: there is no file " in result.stderr
+    assert "program" not in cli(*words, "--module", "alphafold", "--", "run_alphafold.sh").stderr
+    assert cli(*words, "--setup", "export A=1", "--setup", "module load x", *program).exit_code == 1
+    slurm = ("submit", "--dry-run", "--site", "jean-zay", "-A", "abc@v100")
+    assert cli(*slurm, "--directive=--chdir=src", *program).exit_code == 0
     assert cli("submit", "--dry-run", "--site", "gadi", "--force", "program", "--", "python", "x.py").exit_code == 0
 
 

@@ -108,6 +108,18 @@ def test_the_doctor_says_what_it_did_not_try(hostile, cli):
     assert "what is yours belongs into" in said
 
 
+def test_the_doctor_imports_nothing_of_the_current_folder(work):
+    """Its look at the job's python takes no module from a repository, also where it tries everything."""
+    for name in ("json", "platform", "importlib", "torch", "lightning"):
+        (work / f"{name}.py").write_text(f"open({str(work / 'canary')!r}, 'w')\n")
+    subprocess.run(
+        [HPCLAUNCH, "doctor", "--site", "local", "--", f"{sys.base_prefix}/bin/python3", "x.py"],
+        capture_output=True,
+        check=False,
+    )
+    assert not (work / "canary").exists()
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("words", [("render",), ("render", "--explain")], ids=" ".join)
 def test_a_template_reaches_nothing_but_the_plan(cli, work, escape, words):

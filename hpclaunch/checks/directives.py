@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -55,9 +56,13 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
 
 
 def repeated(plan: Plan) -> Iterator[Found]:
-    """Refuse a directive typed by hand for what the plan sets: Slurm takes the last, PBS of -l the first."""
-    read, planned = typed(plan), _planned(plan)
-    for option in read.options if read else ():
+    """Refuse a directive typed by hand for what options set; Slurm would take the last, PBS of -l the first."""
+    if (read := typed(plan)) is None:
+        return
+    from hpclaunch.script.values import pbs_seconds, slurm_seconds
+
+    planned = _planned(plan)
+    for option in read.options:
         known = any(refused.fits(option.directive) for refused in plan.site.refused_directives)
         if option.name not in planned or known:
             continue
@@ -67,13 +72,16 @@ def repeated(plan: Plan) -> Iterator[Found]:
             gpus = re.search(r"(?:^|,)gpu\b(?::[A-Za-z][\w.-]*)?(?::(\d+))?", said)
             said = gpus[1] or "1" if gpus else "0"
             instead = instead if gpus else f"--directive=--gres=gpu:{value},{option.value}"
+        elif option.name in ("time", "l.walltime"):
+            with suppress(ValueError):
+                said = clock(slurm_seconds(said) if option.name == "time" else pbs_seconds(said))
         elif partition and instead == "--partition":
             said = partition[0]
         if said == value or (option.name == "constraint" and not partition):  # a feature is no partition
             continue
-        counts = "PBS takes the first" if option.name.startswith("l.") else "the last one counts, not the plan's"
+        name = option.name.removeprefix("l.")
         yield Found(
-            f"{option.directive!r}: the script has {option.name.removeprefix('l.')} already, {counts}; use {instead}"
+            f"{option.directive!r}: {name} comes from the plan, which a directive may contradict; use {instead}"
         )
 
 
@@ -85,7 +93,11 @@ def _planned(plan: Plan) -> dict[str, tuple[str, str | None]]:
         own: dict[str, tuple[str, str | None]] = {"l.jobfs": ("--jobfs-gb", None)} if plan.site.ask_jobfs else {}
         own |= {"l.storage": ("--storage", None)} if plan.site.storage_roots else {}
         own |= {f"l.{name}": (sizes, None) for name in ("ncpus", "ngpus", "select", "nodes")}
-        own |= {"l.walltime": ("--walltime", None), "l.mem": ("--mem-gb", None), "P": ("--account", plan.account)}
+        own |= {
+            "l.walltime": ("--walltime", plan.walltime),
+            "l.mem": ("--mem-gb", None),
+            "P": ("--account", plan.account),
+        }
         return own | {"q": ("--partition", plan.partition_name), "N": ("--job-name", plan.job_name)}
     starts, gpus = plan.starts_per_node, str(plan.gpus_per_node)
     return {
@@ -109,6 +121,9 @@ def log_folder(plan: Plan) -> Iterator[Found]:
     for line in plan.directives:
         if plan.site.scheduler == "slurm":
             found = re.match(r"(?:--(?:output|error)[\s=]|-[oe])\s*(.+)", line)
+            if moved := re.match(r"(?:--chdir[\s=]|-D)\s*(.+)", line):
+                said = f"{line!r}: hpclaunch-runs is made there, and `hpclaunch logs` looks for it here"
+                yield Found(f"{said}; use --setup 'cd {moved[1]}'", warns=True)
         else:
             found = re.match(r"-[oe]\s*(?:[\w.-]+:)?(.+)", line) if plan.site.scheduler == "pbs" else None
         folder = PurePath(f"{found[1]}x").parent if found else PurePath()  # logs/ is a folder too
@@ -146,7 +161,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
         rerunnable = (
             plan.site.rerunnable
             or plan.max_attempts > 1
-            or any(re.fullmatch(r"-r\s*y", other) for other in plan.directives)
+            or any(re.search(r"(?<!\S)-r\s*y\b", other) for other in plan.directives)
         )
         if plan.site.scheduler == "pbs" and not rerunnable:
             yield Found(f"{line!r}: PBS makes arrays of rerunnable jobs alone; use --directive '-r y'", ("rerunnable",))

@@ -43,7 +43,7 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     # What a script of the user's own costs is not known, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
-    request, profile = planned_request(ctx, values, starts=True)
+    request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     name = ""
     if script is not None:

@@ -19,8 +19,9 @@ from hpclaunch.paths import shown, user_config
 
 _BEGIN, _END = "# Environment.\n", "\ncommand=("  # templates/base.sh.j2
 _LOOK = """
-import importlib, json, platform, sys
+import sys
 sys.path[:] = filter(None, sys.path)  # not from the current folder
+import importlib, json, platform
 found = {"python": platform.python_version(), "executable": sys.executable}
 for name in ("torch", "pytorch_lightning", "lightning"):
     try:
