@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hpclaunch import logs
 from hpclaunch.causes import ENDS, WAITS, exit_words, hint
-from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
+from hpclaunch.runs import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
 from hpclaunch.schedulers.pbs import NEVER_RAN
 from hpclaunch.script.values import pbs_gb
 
@@ -48,7 +48,7 @@ class Failure(NamedTuple):
 def explain(run: Run, state: State) -> list[str]:
     """Return what to tell a person about this run: the headline, the cause, its last words, what may help."""
     lines = [headline(run, state)]
-    failure = None if state.word in _WAITING else _failure(run)
+    failure = _failure(run, state)
     if state.word not in ENDED:
         lines += _not_ended(run, state, failure)
         return lines + (_last_words(run, failure, advise=True) if failure else [])
@@ -75,7 +75,7 @@ def explain(run: Run, state: State) -> list[str]:
 def headline(run: Run, state: State) -> str:
     """Return the run, its state and the cause in one line: `1234 (gadi, train) FAILED: rank 3 on n1 exited with 7`."""
     start = f"{run.id} ({run.site}, {run.job_name}) {state.word}"
-    failure = None if state.word in (*_WAITING, COMPLETED) else _failure(run)
+    failure = _failure(run, state)
     end = _end(state).split(". ")[0] if state.word in ENDED else ""
     if end and (failure is None or _first_word(state) != "OUT_OF_MEMORY"):
         cause = end
@@ -150,14 +150,21 @@ def _person(uid: str) -> str:
     return f"user {uid}"
 
 
-def _failure(run: Run) -> Failure | None:
-    """Read `failed`: EXIT_CODE LOG WHO; a LOG of - is none, and so is what is no file of the run folder."""
+def _failure(run: Run, state: State) -> Failure | None:
+    """Read `failed`: EXIT_CODE LOG WHO; a LOG of - is none, and so is what is no file of the run folder.
+
+    What was told to end is not why a job script died of a signal of its own.
+    """
+    if state.word in (*_WAITING, COMPLETED):
+        return None
     try:
         code, log, who = (run.path / "failed").read_text(errors="replace").split("\n")[0].split(" ", 2)
         path = run.path / log
-        return Failure(int(code), path if _own(run, path) else None, who.strip().rstrip(","))
+        failure = Failure(int(code), path if _own(run, path) else None, who.strip().rstrip(","))
     except (OSError, ValueError):
         return None
+    script_died = state.word == FAILED and state.exit_code not in (None, failure.code)
+    return None if script_died and failure.code in _TOLD_TO_END else failure
 
 
 def _own(run: Run, path: Path) -> bool:

@@ -296,6 +296,7 @@ CASES = [
     ("max-cost", G, REFUSES, {"partition": "normalbw", "max_cost": 34.99}, "not confirmed", {"max_cost": 150}),
     ("repeated", J, REFUSES, directive("--time=05:00:00"), "use --walltime", directive("--nice=5")),
     ("repeated", J, REFUSES, directive("--nodes=2"), "use --nodes", directive("--nodes=1")),
+    ("repeated", J, REFUSES, directive("--tasks-per-node=3"), "use --tasks-per-node", directive("--ntasks-per-node=4")),
     ("repeated", J, REFUSES, directive("--mail-user=a --nodes 2"), "use --nodes", directive("--mail-user=a")),
     ("repeated", J, REFUSES, directive("--gres=gpu:1"), "use --gpus-per-node", directive("--gres=gpu:v100:4,tmp:1")),
     ("repeated", J, REFUSES, directive("--gres=tmp:1"), "use --directive=--gres=gpu:4,tmp:1", directive("--tmp=1")),

@@ -73,7 +73,7 @@ def test_the_jobs_output_has_every_line_of_rank_0(work, nodes, launcher, seconds
 # What may stand in a --setup, a profile or a file that either sources.
 UNRULY = (
     "set -euo pipefail -C -f; IFS=:; shopt -s nullglob",
-    "trap 'echo \"$greeting\" >bye' EXIT; trap 'exit 9' ERR; trap '' TERM USR1",
+    "recorder() { echo \"$greeting\" >bye; }; trap recorder EXIT; trap 'exit 9' ERR; trap '' TERM USR1",
     "greeting=bye command=x code=x node=x fail=x ended=x lost=x; fail() { exit 8; }; record() { exit 8; }",
 )
 

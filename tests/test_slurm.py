@@ -405,3 +405,11 @@ print([job.result() for job in jobs] == [n * n for n in range(50)])
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False)
     assert run.stdout == "True\n", run.stderr
     assert calls.read_text() == "sbatch\n"
+
+
+def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
+    """Where each bash of the job reads `set -eu` first, the failing rank is still named."""
+    (work / "strict.sh").write_text("set -eu\n")
+    words = ("--tasks-per-node", "1", "--setup", f"export BASH_ENV={work}/strict.sh")
+    job = submit(*words, "--wait", "--", "sh", "-c", "exit 7", code=7)
+    assert "rank 0 on " in call("why", job)

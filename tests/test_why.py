@@ -43,6 +43,15 @@ def test_a_failing_rank_is_named_with_its_last_words(run):
     ]
 
 
+def test_what_was_told_to_end_is_not_why_a_killed_script_died(run):
+    """After a kill of the job script, the ranks that were told to end then are not blamed."""
+    fail(run, 143, "rank-3.log", "step 7")
+    assert explain(run, State(FAILED, "", 137))[:2] == [
+        "1234 (jean-zay, train) FAILED: the job script exited with 137",
+        f"Exit code 137: {exit_words(137)}.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("last", "advice"),
     [

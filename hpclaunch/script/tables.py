@@ -16,8 +16,8 @@ mem-per-gpu=, mincpus=, network=, nice?, no-kill? k, no-requeue, nodefile= F, no
 ntasks-per-core=, ntasks-per-gpu=, ntasks-per-node=, ntasks-per-socket=, open-mode=, output= o, overcommit O,
 oversubscribe s, parsable, partition= p, power=, prefer=, priority=, profile=, propagate?, qos= q, quiet Q, reboot,
 requeue, reservation=, resv-ports?, segment=, share, signal=, sockets-per-node=, spread-job, stepmgr, switches=,
-test-only, thread-spec=, threads-per-core=, time= t, time-min=, tmp=, tres-bind=, tres-per-task=, uid=, use-min-nodes,
-verbose v, wait W, wait-all-nodes=, wckey=, wrap=
+tasks-per-node=, test-only, thread-spec=, threads-per-core=, time= t, time-min=, tmp=, tres-bind=, tres-per-task=, uid=,
+use-min-nodes, verbose v, wait W, wait-all-nodes=, wckey=, wrap=
 """
 
 
@@ -38,7 +38,7 @@ def _table(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 SLURM_TAKES, SLURM_SHORT = _table(_SLURM)
-SLURM_SAME = {"workdir": "chdir", "share": "oversubscribe"}
+SLURM_SAME = {"workdir": "chdir", "share": "oversubscribe", "tasks-per-node": "ntasks-per-node"}
 # qsub(1B) of PBS Pro; a colon behind those that take a value.
 PBS_LETTERS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"
 # srun's own, beside sbatch's, that take a value as a word of its own.

@@ -57,7 +57,7 @@ command=(python train.py --epochs 3)
 theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
 trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
 eval "$ours"
-trap 'record; eval "${theirs[2]#record}"' EXIT
+trap 'record; [[ ${theirs[2]} == record ]] || eval "${theirs[2]}"' EXIT
 stage=launch ended=""
 IFS=$' \t\n'
 
@@ -78,6 +78,7 @@ run_rank() { # COMMAND...
     unset SLURM_NTASKS # else Lightning waits for ranks started by srun
     unset RANK LOCAL_RANK
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?
@@ -86,8 +87,10 @@ run_rank() { # COMMAND...
 }
 
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-exec {out}<>"$HPCLAUNCH_RUN_DIR/node-0.log" {err}<>"$HPCLAUNCH_RUN_DIR/node-0.err"
-show() { cat <&"$out" && cat <&"$err"; }
+first=$HPCLAUNCH_RUN_DIR/node-0
+exec {out}<>"$first.log" {err}<>"$first.err"
+# NFS sees what another node wrote when it opens a file.
+show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
 show >/dev/null # what is there is of an earlier start
 (trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
 follower=$!
@@ -100,6 +103,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=40 \
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null
 show
+ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

@@ -59,7 +59,7 @@ command=(python train.py --epochs 3)
 theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
 trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
 eval "$ours"
-trap 'record; eval "${theirs[2]#record}"' EXIT
+trap 'record; [[ ${theirs[2]} == record ]] || eval "${theirs[2]}"' EXIT
 stage=launch ended=""
 IFS=$' \t\n'
 
@@ -82,6 +82,7 @@ run_rank() { # COMMAND...
     export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE SLURM_NPROCS=$WORLD_SIZE \
         SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=3
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?
@@ -103,8 +104,10 @@ run_torchrun() { # COMMAND...
 }
 
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-exec {out}<>"$HPCLAUNCH_RUN_DIR/rank-0.log" {err}<>"$HPCLAUNCH_RUN_DIR/rank-0.err"
-show() { cat <&"$out" && cat <&"$err"; }
+first=$HPCLAUNCH_RUN_DIR/rank-0
+exec {out}<>"$first.log" {err}<>"$first.err"
+# NFS sees what another node wrote when it opens a file.
+show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
 show >/dev/null # what is there is of an earlier start
 (trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
 follower=$!
@@ -117,6 +120,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=24 \
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null
 show
+ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

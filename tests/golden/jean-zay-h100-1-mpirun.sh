@@ -60,7 +60,7 @@ command=(python train.py --epochs 3)
 theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
 trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
 eval "$ours"
-trap 'record; eval "${theirs[2]#record}"' EXIT
+trap 'record; [[ ${theirs[2]} == record ]] || eval "${theirs[2]}"' EXIT
 stage=launch ended=""
 IFS=$' \t\n'
 
@@ -88,6 +88,7 @@ run_rank() { # COMMAND...
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local mark=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
     start_guard "HPCLAUNCH_NODE=$mark"
@@ -99,8 +100,10 @@ run_rank() { # COMMAND...
 }
 
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-exec {out}<>"$HPCLAUNCH_RUN_DIR/rank-0.log" {err}<>"$HPCLAUNCH_RUN_DIR/rank-0.err"
-show() { cat <&"$out" && cat <&"$err"; }
+first=$HPCLAUNCH_RUN_DIR/rank-0
+exec {out}<>"$first.log" {err}<>"$first.err"
+# NFS sees what another node wrote when it opens a file.
+show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
 show >/dev/null # what is there is of an earlier start
 (trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
 follower=$!
@@ -123,6 +126,7 @@ wait "$job"
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null
 show
+ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

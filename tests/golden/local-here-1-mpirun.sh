@@ -52,6 +52,7 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local mark=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
     start_guard "HPCLAUNCH_NODE=$mark"

@@ -52,6 +52,7 @@ run_rank() { # LOCAL_RANK COMMAND...
     export LOCAL_RANK=$1 RANK=$((NODE_RANK * LOCAL_WORLD_SIZE + $1))
     shift
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?

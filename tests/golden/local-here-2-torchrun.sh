@@ -51,6 +51,7 @@ start_guard() { # MARK
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?
