@@ -102,6 +102,24 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
+def program(path: Path, text: str) -> None:
+    """Write a program, of sh if it does not say otherwise, whose folder need not be there."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Write programs of the test's own, which are all of PATH but for a few: no scheduler of this machine answers."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("bash", "cat", "sleep", "env"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(folder))
+    return lambda name, text: program(folder / name, text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
+
+
 @dataclass
 class Standin:
     """A stand-in for PBS, set up in a folder of its own."""

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, start
+from conftest import call, program, start
 
 DEAR = ("--site", "gadi-here", "--nodes", "2", "-t", "10m", "--confirm-above", "10")  # 48 SU
 NOT_SHIPPED = "hpclaunch: not shipped with hpclaunch: site_profiles/gadi-here.yaml\n"
@@ -164,8 +164,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
 
 
 def grant(folder: Path, monkeypatch, script: str) -> None:
-    (folder / "nci_account").write_text(f"#!/bin/bash\ntouch asked\n{script}\n")
-    (folder / "nci_account").chmod(0o755)
+    program(folder / "nci_account", f"touch asked\n{script}")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 

@@ -26,22 +26,6 @@ exit 2
 
 
 @pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """A folder of programs that is all of PATH but the system's own, so that no real scheduler answers."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("bash", "cat", "sleep"):
-        (folder / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(folder))
-
-    def write(name: str, text: str) -> None:
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-
-    return write
-
-
-@pytest.fixture
 def detected(programs, cli):
     """Draft a profile of a recorded PBS and load it: the profile's text and its model."""
 

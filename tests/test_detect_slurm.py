@@ -21,21 +21,11 @@ exec cat "{0}/$4"
 
 
 @pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """A folder of programs that is all of PATH, with a recorded scontrol and sacctmgr: no real one answers."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("bash", "cat", "sleep"):
-        (folder / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(folder))
-
-    def write(name: str, text: str) -> None:
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-
-    write("scontrol", SCONTROL.format(ANSWERS))
-    write("sacctmgr", SACCTMGR.format(ANSWERS))
-    return write
+def programs(programs):
+    """The same with a recorded scontrol and sacctmgr."""
+    programs("scontrol", SCONTROL.format(ANSWERS))
+    programs("sacctmgr", SACCTMGR.format(ANSWERS))
+    return programs
 
 
 @pytest.fixture

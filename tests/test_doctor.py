@@ -41,22 +41,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(environment, "PROBES", {})
 
 
-@pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """Programs of the test's own on PATH, and none of a scheduler's."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("bash", "cat", "sleep", "env"):
-        (folder / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(folder))
-
-    def write(name: str, text: str) -> None:
-        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-        (folder / name).chmod(0o755)
-
-    return write
-
-
 def test_a_laptop_is_well(cli, examined):
     """On a laptop, `--site local` finds python, torch, Lightning and folders, asks no scheduler, and exits with 0."""
     found = examined("--site", "local", code=0)

@@ -240,19 +240,8 @@ def test_why_a_file_system_is_named(lines, work, tmp_path):
         (disk / name / "data").mkdir(parents=True)
     Path("link").symlink_to(disk / "aa1" / "data")
     Path("own.yaml").write_text(f"extends: gadi\ntitle: Own\nmodule_paths: []\nstorage_roots: {{{disk}: gdata}}\n")
-    words = [
-        "-s",
-        "own.yaml",
-        "-A",
-        "ab12",
-        "--storage",
-        "gdata/dd4",
-        "--env",
-        f"OUT={disk}/bb2",
-        "--venv",
-        f"{disk}/cc3",
-    ]
-    said = lines(*words, "--", "python", "train.py", "link/x")
+    words = ["-s", "own.yaml", "-A", "ab12", "--storage", "gdata/dd4", "--env", f"OUT={disk}/bb2"]
+    said = lines(*words, "--venv", f"{disk}/cc3", "--", "python", "train.py", "link/x")
     (line,) = [line for line in said if line["text"].startswith("#PBS -l storage")]
     assert set(line["text"].partition("=")[2].split("+")) == {
         f"gdata/{name}" for name in ("dk92", "aa1", "bb2", "cc3", "dd4")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with
+from conftest import processes_with, program
 
 from hpclaunch import grant, site
 from hpclaunch.cost import Cost
@@ -29,15 +29,8 @@ Storage: scratch  Grant: 1.00 TiB  Avail: 0.40 TiB
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """Put a command of a site on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-    def install(name: str, script: str) -> None:
-        (folder / name).write_text(f"#!/bin/bash\n{script}\n")
-        (folder / name).chmod(0o755)
-
-    return install
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return lambda name, script: program(tmp_path / "bin" / name, f"#!/bin/bash\n{script}\n")
 
 
 def left(name: str = "gadi", **asked) -> Cost | None:

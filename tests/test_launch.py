@@ -171,20 +171,8 @@ def test_a_job_that_takes_everything_along_from_a_job_is_its_own(qsub, monkeypat
     qsub()
     for name, value in {"PBS_JOBID": "12.gadi-pbs", "HPCLAUNCH_JOB": "11.gadi-pbs", "HPCLAUNCH_ATTEMPT": "2"}.items():
         monkeypatch.setenv(name, value)
-    words = (
-        "--site",
-        "pbs-here",
-        "-p",
-        "normal",
-        "--max-attempts",
-        "2",
-        "-t",
-        "5m",
-        "--directive=-V",
-        "--force",
-        "directives",
-    )
-    job = submit(*words, "--tasks-per-node", "1", "--wait", "--", "bash", "-c", "echo $HPCLAUNCH_ATTEMPT")
+    words = "--site pbs-here -p normal --max-attempts 2 -t 5m --directive=-V --force directives"
+    job = submit(*words.split(), "--tasks-per-node", "1", "--wait", "--", "bash", "-c", "echo $HPCLAUNCH_ATTEMPT")
     assert Path("hpclaunch-runs", job, "rank-0.log").read_text() == "--- attempt 1 of 2 ---\n1\n"
     assert not Path("hpclaunch-runs", "11.gadi-pbs").exists()
 

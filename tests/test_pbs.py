@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import call, processes_with, program, start, state, submit, wait_until
 from msgspec import structs
 
 from hpclaunch import runs, site
@@ -135,9 +135,7 @@ def test_after_waits_for_success(qsub):
 )
 def test_refusals_come_back_in_pbss_words(work, monkeypatch, tmp_path, rc, words, key):
     """What qsub refuses ends with exit code 3, its own words, the key to look at, and nothing is left behind."""
-    (work / "bin").mkdir()
-    (work / "bin" / "qsub").write_text(f"#!/bin/sh\ncat >/dev/null\ncat >&2 <<'END'\n{words}\nEND\nexit {rc}\n")
-    (work / "bin" / "qsub").chmod(0o755)
+    program(work / "bin" / "qsub", f"cat >/dev/null\ncat >&2 <<'END'\n{words}\nEND\nexit {rc}")
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     process = start("submit", "--quiet", "--site", "gadi", "-A", "ab12", "--", "true")
@@ -221,10 +219,8 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     """Where a further qsub is refused, the jobs before it are deleted, or named if that fails too."""
     qsub()
     real = next(Path(folder, "qsub") for folder in os.environ["PATH"].split(":") if Path(folder, "qsub").exists())
-    (work / "bin").mkdir()
     refuse = "echo qsub: would exceed queue normal\\'s per-user limit >&2; exit 67"
-    (work / "bin" / "qsub").write_text(f'#!/bin/sh\ncase "$*" in *ATTEMPT=3*) {refuse};; esac\nexec "{real}" "$@"\n')
-    (work / "bin" / "qsub").chmod(0o755)
+    program(work / "bin" / "qsub", f'case "$*" in *ATTEMPT=3*) {refuse};; esac\nexec "{real}" "$@"')
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     with pytest.raises(SchedulerError, match="per-user limit"):
         script_executor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
@@ -232,8 +228,7 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
         )
     wait_until(lambda: processes_with(f"PBS_O_WORKDIR={work}") == [])
     assert runs.newest_first() == []
-    (work / "bin" / "qdel").write_text("#!/bin/sh\necho qdel: cannot connect to server >&2\nexit 111\n")
-    (work / "bin" / "qdel").chmod(0o755)
+    program(work / "bin" / "qdel", "echo qdel: cannot connect to server >&2\nexit 111")
     with pytest.raises(
         SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
     ):
@@ -246,11 +241,9 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
     """With a `poll` of ten minutes, waiting asks at the beginning and once when the run folder has the exit code."""
     folder = work / "hpclaunch-runs" / "1.gadi-pbs"
     folder.mkdir(parents=True)
-    (work / "bin").mkdir()
     answer = work / "answer"
     answer.write_text('{"Jobs": {"1.gadi-pbs": {"job_state": "R"}}}')
-    (work / "bin" / "qstat").write_text(f"#!/bin/sh\necho asked >>{work}/asked\ncat {answer}\n")
-    (work / "bin" / "qstat").chmod(0o755)
+    program(work / "bin" / "qstat", f"echo asked >>{work}/asked\ncat {answer}")
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     run = Run(id="1.gadi-pbs", site="g", scheduler="pbs", job_name="j", folder=str(folder), submitted=0, poll=600)
     watch = Watch([run])

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
+from conftest import program, wait_until
 
 import hpclaunch
 from hpclaunch.errors import RequestError, SchedulerError
@@ -27,11 +27,8 @@ def python(text: str, seconds: float = 120) -> str:
 def calls(name: str, monkeypatch, work: Path) -> Path:
     """Count how often a program is called."""
     real = next(Path(folder, name) for folder in os.environ["PATH"].split(":") if Path(folder, name).exists())
-    folder = work / "counting"
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f'#!/bin/sh\necho "$@" >>"{work}/{name}.calls"\nexec "{real}" "$@"\n')
-    (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    program(work / "counting" / name, f'echo "$@" >>"{work}/{name}.calls"\nexec "{real}" "$@"')
+    monkeypatch.setenv("PATH", f"{work / 'counting'}:{os.environ['PATH']}")
     return work / f"{name}.calls"
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import program
 
 from hpclaunch import runs
 from hpclaunch.errors import SchedulerError
@@ -53,12 +54,8 @@ echo "}}}}"
 @pytest.fixture
 def answers(work, monkeypatch):
     """Let qstat answer what a test says, and note what it was asked."""
-    folder = work / "bin"
-    folder.mkdir()
-    program = folder / "qstat"
-    program.write_text(QSTAT.format(work=work))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    program(work / "bin" / "qstat", QSTAT.format(work=work))
+    monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
 
     def answer(jobs: dict[str, dict] | str, rc: int | str = "") -> None:
         head = {"timestamp": 1763632931, "pbs_version": "23.06.06", "pbs_server": "gadi-pbs"}

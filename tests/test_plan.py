@@ -267,35 +267,9 @@ def test_an_ambiguous_walltime_is_told_both_ways():
 def test_provenance_makes_the_same_request(cli):
     """The command in the script's header makes the same bytes, whatever characters the values have."""
     nasty = 'it\'s "q" $HOME `id` \\ é'
-    words = [
-        "--site",
-        "gadi",
-        "-N",
-        "2",
-        "-q",
-        "gpuvolta",
-        "-P",
-        "ab12",
-        "-t",
-        "90m",
-        "--env",
-        f"A={nasty}",
-        "--env",
-        "B=a=b",
-    ]
-    words += [
-        "--setup",
-        "echo 'x'",
-        "--venv",
-        "~/my env",
-        "--directive",
-        "-m abe",
-        "--",
-        "python",
-        "-c",
-        "print(1)",
-        nasty,
-    ]
+    words = ["--env", f"A={nasty}", "--setup", "echo 'x'", "--venv", "~/my env", "--directive", "-m abe"]
+    plain = "--site gadi -N 2 -q gpuvolta -P ab12 -t 90m --env B=a=b -- python -c print(1)"
+    words += [*plain.split(), nasty]
     first = cli("render", *words).stdout
     line = next(line for line in first.splitlines() if line.startswith("#   hpclaunch render "))
     again = cli(*shlex.split(line.removeprefix("#   hpclaunch "))).stdout

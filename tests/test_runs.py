@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import call, processes_with, program, start, state, submit, wait_until
 
 from hpclaunch import paths, runs
 from hpclaunch.errors import HpclaunchError
@@ -195,8 +195,7 @@ POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/
 def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason, option):
     """What sbatch refuses for a limit (its words of 22.05) names the option that the limit is about."""
     words = f"sbatch: error: {reason}\nsbatch: error: Batch job submission failed: {POLICY}"
-    (work / "sbatch").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\ncat >/dev/null\nexit 1\n")
-    (work / "sbatch").chmod(0o755)
+    program(work / "sbatch", f"cat >&2 <<'END'\n{words}\nEND\ncat >/dev/null\nexit 1")
     monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
     process = start("submit", "--quiet", "--site", "jean-zay", "-A", "abc@v100", "--", "true")
     stdout, stderr = process.communicate(timeout=30)

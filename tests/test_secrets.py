@@ -129,20 +129,8 @@ def test_pbs_carries_a_name_to_every_node_and_attempt(qsub, work, monkeypatch, s
     code = (
         'echo "key=$WANDB_API_KEY"; [[ -e $HPCLAUNCH_RUN_DIR/been ]] && exit; touch "$HPCLAUNCH_RUN_DIR/been"; exit 75'
     )
-    words = (
-        "submit",
-        "--site",
-        site,
-        "--tasks-per-node",
-        "1",
-        "--gpus-per-node",
-        "1",
-        "-t",
-        "10m",
-        "--max-attempts",
-        "2",
-    )
-    words = (*words, "--env", "WANDB_API_KEY")
+    sizes = "--tasks-per-node 1 --gpus-per-node 1 -t 10m --max-attempts 2"
+    words = ("submit", "--site", site, *sizes.split(), "--env", "WANDB_API_KEY")
     process = start(*words, "--", "true")
     assert "--env WANDB_API_KEY: not set here" in process.communicate(timeout=30)[1]
     monkeypatch.setenv("WANDB_API_KEY", SECRET)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import IDRIS, call, processes_with, start, state, submit, wait_until
+from conftest import IDRIS, call, processes_with, program, start, state, submit, wait_until
 
 import hpclaunch
 
@@ -114,15 +114,8 @@ PLUMBING = re.compile(
 
 def test_a_rehearsed_step_has_the_variables_of_a_real_one():
     """A rank's variables of the job, of the step and of its place in them are as on the cluster."""
-    words = (
-        "--directive=--partition=gpu_p13",
-        "--directive=--qos=qos_gpu-t3",
-        *TWO_BY_TWO,
-        "--gpus-per-node",
-        "2",
-        "--cpus-per-task",
-        "10",
-    )
+    asked = "--directive=--partition=gpu_p13 --directive=--qos=qos_gpu-t3 --gpus-per-node 2 --cpus-per-task 10"
+    words = (*asked.split(), *TWO_BY_TWO)
     command = ("--launcher", "tasks", "--", sys.executable, "-c", REPORT)
     real = reports(submit(*words, "--wait", *command))[3]
     call("run", "--site", "jz", "--quiet", *words, *command)
@@ -273,12 +266,9 @@ def test_pending_has_its_reason():
 
 def counting(work: Path, monkeypatch, *names: str) -> Path:
     """Put programs on PATH that note each call before they call the real ones."""
-    folder = work / "bin"
-    folder.mkdir()
     for name in names:
-        (folder / name).write_text(f'#!/bin/sh\necho {name} >>{work}/calls\nexec /usr/bin/{name} "$@"\n')
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        program(work / "bin" / name, f'echo {name} >>{work}/calls\nexec /usr/bin/{name} "$@"')
+    monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     return work / "calls"
 
 
@@ -304,11 +294,8 @@ def test_two_hundred_submissions_lose_nothing_and_are_one_question(work, monkeyp
 def test_without_accounting_the_controller_is_asked(work, monkeypatch):
     """On a cluster without sacct the state comes from scontrol, exit code included."""
     job = submit("--tasks-per-node", "1", "--", "bash", "-c", "exit 5")
-    folder = work / "bin"
-    folder.mkdir()
-    (folder / "sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
-    (folder / "sacct").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    program(work / "bin" / "sacct", "echo 'Slurm accounting storage is disabled' >&2\nexit 1")
+    monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     call("wait", job, code=5)
     assert state(job)["word"] == "FAILED"
 

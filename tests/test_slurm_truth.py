@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from conftest import call, start, wait_until
+from conftest import call, program, start, wait_until
 
 ENDS = ("COMPLETED", "FAILED", "CANCELLED")
 # The first attempt stays until it is evicted or its node dies, the second ends with this code.
@@ -153,9 +153,7 @@ def test_a_code_that_only_sacct_remembers_is_not_told_wrong(slurm, work, monkeyp
     """Once Slurm's controller has forgotten a job that failed with 255, its exit code is 255 or none, and never 127."""
     (work / "own.sh").write_text("#!/bin/bash\n#SBATCH --account=abc@v100\n#SBATCH --output=/dev/null\nexit 255\n")
     job = call("submit", "--quiet", "--script", "own.sh", "--wait", code=255).strip()
-    (work / "bin").mkdir()
-    (work / "bin" / "squeue").write_text("#!/bin/sh\n")
-    (work / "bin" / "squeue").chmod(0o755)
+    program(work / "bin" / "squeue", "exit 0")
     monkeypatch.setenv("PATH", f"{work / 'bin'}:/usr/bin:/bin")
     wait_until(lambda: json.loads(call("status", "--json", job))[0]["word"] == "FAILED")
     assert json.loads(call("status", "--json", job))[0]["exit_code"] is None

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import call, start, submit
+from conftest import call, program, start, submit
 
 from hpclaunch import runs
 from hpclaunch.executors.script import Watcher
@@ -33,10 +33,8 @@ def make_run(job_id: str, scheduler: str, left: str = "", **more: object) -> Run
     return run
 
 
-def program(work: Path, monkeypatch, name: str, text: str) -> None:
-    (work / "bin").mkdir(exist_ok=True)
-    (work / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-    (work / "bin" / name).chmod(0o755)
+def on_path(work: Path, monkeypatch, name: str, text: str) -> None:
+    program(work / "bin" / name, text)
     monkeypatch.setenv("PATH", f"{work / 'bin'}:/usr/bin:/bin")
 
 
@@ -70,9 +68,9 @@ def program(work: Path, monkeypatch, name: str, text: str) -> None:
 )
 def test_what_slurm_says(work, monkeypatch, sacct, squeue, left, expected):
     """An end is one that no requeue may follow, an exit code one that the job had, whatever is printed besides."""
-    program(work, monkeypatch, "sacct", f"echo Welcome; echo '12|{sacct}|n1'")
+    on_path(work, monkeypatch, "sacct", f"echo Welcome; echo '12|{sacct}|n1'")
     row = f"12|{squeue}|1795305000|n1|Why|" if squeue else "13|RUNNING|0|0|N/A|n1|None|"
-    program(work, monkeypatch, "squeue", f'[ "$SLURM_TIME_FORMAT" = %s ] && echo "Welcome | all" && echo "{row}"')
+    on_path(work, monkeypatch, "squeue", f'[ "$SLURM_TIME_FORMAT" = %s ] && echo "Welcome | all" && echo "{row}"')
     assert slurm.states([make_run("12", "slurm", left)])["12"] == expected
 
 
@@ -104,11 +102,11 @@ def test_a_scheduler_out_of_reach_silences_no_other(monkeypatch):
 
 def test_what_sacct_knows_is_told_without_squeue(work, monkeypatch):
     """While Slurm's controller is down, jobs that have ended have their state, and only the others have none."""
-    program(work, monkeypatch, "sacct", "echo '1|COMPLETED|0:0|n1'; echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
-    program(work, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    on_path(work, monkeypatch, "sacct", "echo '1|COMPLETED|0:0|n1'; echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
+    on_path(work, monkeypatch, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     found = slurm.states([make_run(number, "slurm") for number in "123"])
     assert [found[number].word for number in "123"] == [COMPLETED, UNKNOWN, UNKNOWN]
-    program(work, monkeypatch, "sacct", "echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
+    on_path(work, monkeypatch, "sacct", "echo '2|PREEMPTED|0:0|n1'; echo '3|RUNNING|0:0|n1'")
     process = start("status", "2", "3")
     assert "Unable to contact slurm controller" in process.communicate(timeout=30)[1]
     assert process.returncode == 3
@@ -128,7 +126,7 @@ def test_one_of_two_pbs_servers_is_down(work, monkeypatch):
     """Jobs of the PBS server that answers keep their states; one warning has the other's words."""
     for server in ("up-pbs", "down-pbs"):
         make_run(f"7.{server}", "pbs")
-    program(
+    on_path(
         work,
         monkeypatch,
         "qstat",

@@ -163,9 +163,8 @@ def _pbs(found: Directives, number: int, text: str) -> None:
             elif letter in ("", "-"):
                 found.remarks.append(remark("unreadable", number, f"{text.strip()!r}: no option of qsub"))
             else:
-                found.remarks.append(
-                    remark("unreadable", number, f"-{letter}: qsub has no such option{_torque(letter)}")
-                )
+                hint = {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}.get(letter, "")
+                found.remarks.append(remark("unreadable", number, f"-{letter}: qsub has no such option{hint}"))
                 found.options.append(Option(number, "?", "", text.strip()))
             return
         for name, value in pairs:
@@ -174,10 +173,6 @@ def _pbs(found: Directives, number: int, text: str) -> None:
             what = f"{' '.join(rest)!r} belongs to no option: a blank too many, or a - too few"
             found.remarks.append(remark("unreadable", number, what))
         return
-
-
-def _torque(letter: str) -> str:
-    return {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}.get(letter, "")
 
 
 def _pbs_option(found: Directives, number: int, name: str, value: str) -> None:

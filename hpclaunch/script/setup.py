@@ -61,19 +61,17 @@ class Setup(Struct):
             self.blocked = self.blocked or statement.block != "function"
         elif len(commands) == 1:
             self.command(commands[0], text)
-        elif all(command.joint in ("&&", "") for command in commands) and not self._special(commands):
-            self._keep(statement.first, text, _set_by(commands), "do")
         elif all(command.joint in ("&&", "") for command in commands):
-            for command in commands:
-                self.command(command, words_of(command) + " || exit 1")
+            if any(_head(command) in ("module", "ml", "source", ".", "export") for command in commands):
+                for command in commands:
+                    self.command(command, words_of(command) + " || exit 1")
+            else:
+                self._keep(statement.first, text, _set_by(commands), "do")
         elif commands[1:] and all(name_of(c.words[0]) in ("exit", "echo") for c in commands[1:] if c.words):
             self.command(commands[0], text)
         else:
             self._keep(statement.first, text, _set_by(commands), "do")
             self.blocked = self.blocked or not all(_head(command) in _NEUTRAL for command in commands)
-
-    def _special(self, commands: list[Command]) -> bool:
-        return any(_head(command) in ("module", "ml", "source", ".", "export") for command in commands)
 
     def text(self, statement: Statement, lines: list[str], alone: bool) -> str:
         """Return a statement as it stands there: whole lines, or its words where it shares a line."""
