@@ -106,6 +106,15 @@ def test_option_reaches_the_script(cli, words, line):
     assert line in result.stdout, result.stderr
 
 
+def test_a_script_wins_over_the_command_of_the_config_file(cli, work):
+    """--script goes with a project's own command in hpclaunch.yaml, and not with one that is typed too."""
+    (work / "hpclaunch.yaml").write_text("command: [python, nothing.py]\n")
+    (work / "job.sh").write_text("#!/bin/bash\ntrue\n")
+    words = ("submit", "--dry-run", "--site", "pbs", "--script", "job.sh")
+    assert cli(*words).stdout == "#!/bin/bash\ntrue\n"
+    assert cli(*words, "--", "true").exit_code == 1
+
+
 def test_every_option_can_come_from_the_environment(cli, monkeypatch):
     """HPCLAUNCH_<OPTION> stands for the option; the command line wins."""
     expected = cli(*RENDER, "-N", "2", "--setup", "a b", "--setup", "c", "--env", "X=1 2", "--", "true").stdout

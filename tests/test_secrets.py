@@ -63,6 +63,9 @@ def test_no_list_and_no_report_has_a_secret(cli, words):
     result = cli(*words, "--site", "gadi", "-A", "ab12", "--env", f"WANDB_API_KEY={SECRET}", "--", "true")
     assert result.exit_code == 0
     assert SECRET not in result.output
+    refused = cli(*words, "--site", "gadi", "-A", "ab12", "--env", f"DB_PASSWORD=<{SECRET}>", "--", "true")
+    assert "--env DB_PASSWORD (hidden): a part of it is left from an example" in " ".join(refused.output.split())
+    assert SECRET not in refused.output
 
 
 def test_run_folder_and_registry_keep_no_secret_but_the_script_does(work, monkeypatch, tmp_path):

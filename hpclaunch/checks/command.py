@@ -105,7 +105,7 @@ def literal(plan: Plan) -> Iterator[Found]:
     if not words or PurePath(words[0]).name in ("bash", "sh", "zsh", "env", "awk", "perl") or "-c" in words:
         return
     for word in words:
-        if "$" in word and (found := re.search(r"\$\{?[A-Za-z_]\w*", word)):
+        if "$" in word and (found := re.search(r"\$\{?[A-Za-z_]\w*}?", word)):
             yield Found(
                 f"{found[0]} in {word!r} is not expanded, words arrive as they are given; use bash -c '...' around it",
                 warns=True,

@@ -119,9 +119,11 @@ def placeholders(plan: Plan) -> Iterator[Found]:
     for option, text in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
         if text:
             words.insert(0, (option, text))
+    shown = {f"--env {name}": value for name, value in request.hidden().env.items()}
     for option, text in words:
         if found := placeholder(text, option in ("--account", "--storage")):
-            yield Found(f"{option} {text!r}: {found} is left from an example; fill it in")
+            value, what = (repr(text), found) if shown.get(option, text) == text else (shown[option], "a part of it")
+            yield Found(f"{option} {value}: {what} is left from an example; fill it in")
 
 
 def modules(plan: Plan) -> Iterator[Found]:

@@ -12,7 +12,7 @@ from hpclaunch import runs
 from hpclaunch.cli.echo import echo
 from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
-from hpclaunch.cli.options import CONFIRM_ABOVE, planned_request, request_options
+from hpclaunch.cli.options import CONFIRM_ABOVE, nearer, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.plan import Plan, make_plan
 
@@ -43,6 +43,7 @@ def submit_command(
     """Submit COMMAND as a job and print the job's id alone; without one, a bundled workload."""
     # What a script of the user's own costs is not known, so no price of it can be refused.
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
+    values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
     before = [_last_attempt(run) for run in runs.find(after)] if after else []
     name = ""
