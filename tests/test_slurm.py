@@ -400,3 +400,12 @@ def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
     words = ("--tasks-per-node", "1", "--setup", f"export BASH_ENV={work}/strict.sh")
     job = submit(*words, "--wait", "--", "sh", "-c", "exit 7", code=7)
     assert "rank 0 on " in call("why", job)
+
+
+def test_an_array_ends_with_its_last_job(work):
+    """`submit --wait` of an array stays until the last of its jobs has ended, and the code of one that failed."""
+    words = ("--directive=--array=0-2%2", "--tasks-per-node", "1", "--cpus-per-task", "1")
+    code = "sleep $SLURM_ARRAY_TASK_ID; touch $SLURM_ARRAY_TASK_ID; [ $SLURM_ARRAY_TASK_ID != 1 ] || exit 137"
+    job = submit(*words, "--wait", "--", "sh", "-c", code, code=137)
+    assert (work / "2").exists()
+    assert (state(job)["word"], state(job)["exit_code"]) == ("FAILED", 137)

@@ -66,9 +66,8 @@ def _submit_successor(folder: Path, job_id: str) -> None:
     except FileExistsError:
         return  # a second signal
     try:
-        runs.note_attempts(
-            folder, [pbs.submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)]
-        )
+        successor = pbs.submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)
     except SchedulerError:
         mark.unlink()
         raise
+    runs.note_attempts(folder, [successor])

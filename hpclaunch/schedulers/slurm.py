@@ -77,8 +77,15 @@ def states(runs: Sequence[Run]) -> dict[str, State]:
             if not settled:
                 raise
             queued = dict.fromkeys(left, State(UNKNOWN, "no answer from squeue"))
-        found |= {job_id: queued[job_id] for job_id in left & queued.keys()}
-    return found
+        found |= {job_id: state for job_id, state in queued.items() if {job_id, job_id.split("_")[0]} & left}
+    return found | {job_id: array for job_id in left - found.keys() if (array := _of_array(job_id, found))}
+
+
+def _of_array(job_id: str, found: dict[str, State]) -> State | None:
+    """Return the state of an array from its jobs': alive while one is, then the end of one that did not go well."""
+    jobs = [state for other, state in found.items() if other.startswith(f"{job_id}_")]
+    order = [RUNNING, PENDING, REQUEUED, UNKNOWN, FAILED, TIMEOUT, CANCELLED, COMPLETED]
+    return min(jobs, key=lambda state: order.index(state.word), default=None)
 
 
 def cancel(runs: Sequence[Run]) -> None:
