@@ -98,6 +98,12 @@ def test_a_failing_line_of_the_environment_ends_the_job_and_is_named(work):
     assert not (work / "ran").exists()
 
 
+def test_only_the_script_itself_records_the_jobs_end():
+    """A child in which bash runs the trap on EXIT, as it does if a signal comes at once, leaves no exit code."""
+    submit(*GADI, "--setup", '(record); ls "$HPCLAUNCH_RUN_DIR" >seen', "--wait", "--", "true")
+    assert not {"exit", "failed"} & set(Path("seen").read_text().split())
+
+
 # A command that asks for another attempt once it may, and is done in that.
 TWICE = ("--job-name", "twice", "--max-attempts", "3", "-t", "00:10:00")
 UNTIL_GO = ("bash", "-c", "until [ -e go ]; do sleep 0.1; done; [ $HPCLAUNCH_ATTEMPT = 2 ] && echo done || exit 75")

@@ -34,6 +34,7 @@ fail() { # EXIT_CODE LOG WHO
 # How the job ended, which the scheduler may forget, and which line of the environment ended it, if one did.
 record() {
     local code=$?
+    ((BASHPID == $$)) || kill -KILL "$BASHPID" # bash runs this also in a child that a signal ends right after its fork
     if [[ $stage == environment ]]; then
         echo "hpclaunch: the environment ended the job with exit code $code, at: $BASH_COMMAND"
         fail "$code" - "the environment, at: $BASH_COMMAND"
