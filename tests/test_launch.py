@@ -57,8 +57,9 @@ def test_in_a_salloc_every_rank_has_its_place(launcher, monkeypatch):
 def salloc(script: str, *words: str) -> None:
     """Run a script in an allocation of two nodes; it must end with 0."""
     words = ("--nodes=2", "--cpus-per-task=4", "--account=abc@v100", "--time=5", "--quiet", *words)
+    programs = shlex.quote(str(Path(sys.executable).parent))
     done = subprocess.run(
-        ["salloc", *words, "bash", "-c", f"export {AS_ROOT} PATH={Path(sys.executable).parent}:$PATH; {script}"],
+        ["salloc", *words, "bash", "-c", f"export {AS_ROOT} PATH={programs}:\"$PATH\"; {script}"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
