@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -130,7 +131,7 @@ def test_interrupting_ends_every_process(work, number):
 def test_term_during_the_setup_ends_what_it_started(work):
     """TERM while a line of setup runs, before any rank, ends that program too, even one that ignores the signal."""
     sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    process = start("run", "--setup", f"{sys.executable} -c '{sleeper}'", "--", "true")
+    process = start("run", "--setup", f"{shlex.quote(sys.executable)} -c '{sleeper}'", "--", "true")
     wait_until(lambda: any("time.sleep(60)" in line for line in running(work)), 20)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) in (143, -signal.SIGTERM)
