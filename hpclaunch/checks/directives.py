@@ -59,6 +59,7 @@ def repeated(plan: Plan) -> Iterator[Found]:
     """Refuse a directive typed by hand for what options set; Slurm would take the last, PBS of -l the first."""
     if (read := typed(plan)) is None:
         return
+    from hpclaunch.script.asked_slurm import GPU
     from hpclaunch.script.values import pbs_seconds, slurm_seconds
 
     planned = _planned(plan)
@@ -69,8 +70,8 @@ def repeated(plan: Plan) -> Iterator[Found]:
         instead, value = planned[option.name]
         said, partition = option.value, plan.site.find_partition(option.value)
         if option.name == "gres":
-            gpus = re.search(r"(?:^|,)gpu\b(?::[A-Za-z][\w.-]*)?(?::(\d+))?", said)
-            said = gpus[1] or "1" if gpus else "0"
+            gpus = next(filter(None, map(GPU.fullmatch, said.split(","))), None)
+            said = gpus["count"] or "1" if gpus else "0"
             instead = instead if gpus else f"--directive=--gres=gpu:{value},{option.value}"
         elif option.name in ("time", "l.walltime"):
             with suppress(ValueError):

@@ -20,7 +20,7 @@ _TAKEN = words(
     """
 )
 _LAYOUT = words("ntasks-per-gpu ntasks-per-core ntasks-per-socket gpus-per-socket wrap test-only parsable")
-_GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
+GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
 
 
 def ask(profile: Profile, directives: Directives) -> Asked:
@@ -169,7 +169,7 @@ def _gpus(
         model, others = "", []
         for item in option.value.split(",") if option else ():
             assert option is not None  # noqa: S101 - for the type checker
-            found = _GPU.fullmatch(item if name == "gres" else f"gpu:{item}")
+            found = GPU.fullmatch(item if name == "gres" else f"gpu:{item}")
             if found:
                 counts.append(_gpu_count(asked, option, name, int(found["count"] or 1), tasks))
                 model = found["model"] or model
