@@ -30,7 +30,7 @@ format: $(READY) ## format the code
 	$(BIN)/ruff check --fix
 
 golden: $(READY) ## write the golden scripts anew; read their diff
-	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+	$(BIN)/python -m pytest tests/job/test_golden.py --update-golden
 
 docs: $(READY) ## write the table of checks anew
 	$(BIN)/python docs/checks.py >docs/checks.md

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpclaunch.checks import CHECKS
-from hpclaunch.script.traps import TRAPS
+from hpclaunch.job.checks import CHECKS
+from hpclaunch.scripts.traps import TRAPS
 
 HEAD = """\
 # Checks

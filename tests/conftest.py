@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hpclaunch import paths, site
+from hpclaunch import paths
 from hpclaunch.cli import main
+from hpclaunch.profile import search
 from hpclaunch.rehearsal import pbs as rehearsal_pbs
 from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
@@ -185,7 +186,7 @@ def standin(tmp_path):
 
     def install(name: str = "", dead: str | None = None, hosts: Sequence[str] = (), **options) -> Standin:
         folders.append(tmp_path / (name or f"pbs {len(folders)}"))
-        gadi = queues_of(site.load(str(paths.shipped("site_profiles") / "gadi.yaml")).site)
+        gadi = queues_of(search.load(str(paths.shipped("site_profiles") / "gadi.yaml")).site)
         asked = {"queues": gadi, "hosts": tuple(hosts), "poll": 1, "kill_delay": 1, "answers_one": True, **options}
         own = rehearsal_pbs.install(folders[-1], Settings(**asked), dead=dead, first_id=107)
         return Standin(folders[-1], {**os.environ, **own})

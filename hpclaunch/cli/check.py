@@ -9,11 +9,11 @@ from typing import Any
 import click
 import msgspec
 
-from hpclaunch.checks import Finding
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import planned_request, request_options
 from hpclaunch.errors import printable
-from hpclaunch.plan import Plan, consider
+from hpclaunch.job.checks import Finding
+from hpclaunch.job.plan import Plan, consider
 
 
 @click.command("check", context_settings=CONTEXT)
@@ -99,7 +99,7 @@ def rows(plan: Plan) -> list[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        from hpclaunch.request import quote
+        from hpclaunch.job.request import quote
 
         return " ".join(map(quote, value))
     return str(value)

@@ -8,18 +8,18 @@ from typing import Any
 import click
 import msgspec
 
-from hpclaunch import site
 from hpclaunch.cli.foreign import announce, rendered
 from hpclaunch.cli.job import talk
 from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
-from hpclaunch.plan import Plan, consider
-from hpclaunch.script.choose import guess
-from hpclaunch.script.directives import PREFIX, scheduler_of
-from hpclaunch.script.examine import Report, examine, split_lines
-from hpclaunch.script.remark import Remark, load
-from hpclaunch.script.rewrite import Rewrite, rewrite
-from hpclaunch.script.tables import words
-from hpclaunch.site import Profile
+from hpclaunch.job.plan import Plan, consider
+from hpclaunch.profile import search
+from hpclaunch.profile.search import Profile
+from hpclaunch.scripts.choose import guess
+from hpclaunch.scripts.directives import PREFIX, scheduler_of
+from hpclaunch.scripts.examine import Report, examine, split_lines
+from hpclaunch.scripts.remark import Remark, load
+from hpclaunch.scripts.rewrite import Rewrite, rewrite
+from hpclaunch.scripts.tables import words
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
 WINNING = words(
@@ -37,7 +37,7 @@ def check_script(
 
     `host` is the profile that knows this machine.
     """
-    from hpclaunch.links import followed
+    from hpclaunch.job.links import followed
 
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
@@ -101,25 +101,25 @@ def _profile(path: Path, lines: list[str], name: str | None, host: str | None) -
     """Return the site's profile: the one named, the host's, or the only one whose partitions the script names."""
     own = scheduler_of(lines)
     if name is not None:
-        profile = site.load(name)
+        profile = search.load(name)
         if profile.site.scheduler not in PREFIX:
             raise HpclaunchError(f"--site {name}: it has no scheduler that reads directives; give the script's site")
         return profile
     if own is None:
         raise HpclaunchError(f"{path}: no #PBS and no #SBATCH line, so which site is it for? Give --site")
-    if host and site.load(host).site.scheduler == own:
-        return site.load(host)
+    if host and search.load(host).site.scheduler == own:
+        return search.load(host)
     found = guess(lines, own)
     if len(found) == 1:
         return found[0]
-    known = [name for name in site.available() if _scheduler(name) == own]
+    known = [name for name in search.available() if _scheduler(name) == own]
     which = f"{' or '.join(profile.name for profile in found)} would fit" if found else f"known: {', '.join(known)}"
     raise HpclaunchError(f"{path}: {PREFIX[own]} lines, and which site is it for? Give --site; {which}")
 
 
 def _scheduler(name: str) -> str | None:
     try:
-        return site.load(name).site.scheduler
+        return search.load(name).site.scheduler
     except HpclaunchError:
         return None
 
@@ -134,7 +134,7 @@ def _exists(folder: str, path: Path) -> bool:
 def _is_here(profile: Profile) -> bool:
     import socket
 
-    return any(site.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
+    return any(search.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
 
 
 def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None, str | None]:
@@ -147,7 +147,7 @@ def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None,
         result.problems = [(line, text) for line, text in result.problems if line]
     if result.request is None or result.problems or open_ones:
         return result, None, None
-    from hpclaunch.links import followed
+    from hpclaunch.job.links import followed
 
     plan, findings = consider(report.profile, followed(report.profile.site, result.request))
     refusals = [(0, str(finding)) for finding in findings if finding.refuses]

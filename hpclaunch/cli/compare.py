@@ -13,13 +13,14 @@ from typing import Any
 
 import click
 
-from hpclaunch import compare, site
 from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host
-from hpclaunch.compare import Column
 from hpclaunch.errors import printable
-from hpclaunch.links import followed
+from hpclaunch.job import compare
+from hpclaunch.job.compare import Column
+from hpclaunch.job.links import followed
+from hpclaunch.profile import search
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
@@ -67,7 +68,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
 def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
     """Split SITE:PARTITION where there is such a site; else the word is a partition."""
     at, colon, partition = word.rpartition(":")
-    known = colon and (at in sites or at in site.available() or at.endswith((".yaml", ".yml")))
+    known = colon and (at in sites or at in search.available() or at.endswith((".yaml", ".yml")))
     return (at, partition) if known else (None, word)
 
 

@@ -11,11 +11,11 @@ from click.core import ParameterSource
 
 from hpclaunch.cli.options import config_file
 from hpclaunch.errors import printable
-from hpclaunch.explain import explain
-from hpclaunch.explain.origin import Origin, Source
-from hpclaunch.plan import Plan
-from hpclaunch.site import Profile
-from hpclaunch.yamlfile import Document
+from hpclaunch.job.explain import explain
+from hpclaunch.job.explain.origin import Origin, Source
+from hpclaunch.job.plan import Plan
+from hpclaunch.profile.search import Profile
+from hpclaunch.profile.yamlfile import Document
 
 _WIDTH = 120
 _COLUMN = 25  # a longer name of a file moves its line to the right

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from hpclaunch import paths, site
+from hpclaunch import paths
 from hpclaunch.errors import NOT_SHIPPED
-from hpclaunch.plan import Plan
-from hpclaunch.request import quote
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import quote
+from hpclaunch.profile import search
 
 
 def announce(files: Iterable[str]) -> None:
@@ -19,9 +20,9 @@ def announce(files: Iterable[str]) -> None:
         click.echo(f"hpclaunch: {NOT_SHIPPED} {named}", err=True)
 
 
-def load_site(name: str) -> site.Profile:
+def load_site(name: str) -> search.Profile:
     """Load the profile `name` for a job, and announce those of its files that are not shipped ones."""
-    profile = site.load(name)
+    profile = search.load(name)
     announce(profile.foreign)
     return profile
 
@@ -33,7 +34,7 @@ def rendered(plan: Plan) -> str:
 
 def rendered_from(plan: Plan) -> tuple[str, list[Path]]:
     """Do as `rendered`, and return those templates too."""
-    from hpclaunch.render import Cache, fill, noted
+    from hpclaunch.job.render import Cache, fill, noted
 
     script, templates = fill(plan, Cache(paths.user_cache()))
     announce(map(paths.shown, templates))

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import launch_options, launch_request, planned_request, request_options
 from hpclaunch.errors import HpclaunchError, printable
-from hpclaunch.plan import Plan, make_plan
+from hpclaunch.job.plan import Plan, make_plan
 
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
@@ -55,7 +55,7 @@ def render_command(
             raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
     if explain:
         from hpclaunch.cli.explain import show
-        from hpclaunch.render import render
+        from hpclaunch.job.render import render
 
         plan = plan.hidden()
         show(ctx, plan, profile, render(plan), as_json)
@@ -66,7 +66,7 @@ def render_command(
 def _write(path: Path, content: bytes, private: bool) -> None:
     """Write a script; a `private` one is its owner's alone from the beginning, also in place of another's file."""
     if private and (path.is_file() or not path.exists()):
-        from hpclaunch.runs import write_whole
+        from hpclaunch.runs.registry import write_whole
 
         write_whole(path.resolve(), content)
     else:
@@ -83,7 +83,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     With --site it is a rehearsal: that site's very job script, with stand-ins for what only a cluster has.
     The exit code is the command's: that of the first rank to fail.
     """
-    from hpclaunch.run import run
+    from hpclaunch.runs.here import run
     from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True, starts=True)
@@ -93,7 +93,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     if profile.site.scheduler == "local":
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
-    from hpclaunch.rehearse import rehearse
+    from hpclaunch.rehearsal.rehearse import rehearse
 
     raise SystemExit(rehearse(plan, script))
 
@@ -109,8 +109,8 @@ def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """
     import os
 
-    from hpclaunch import allocation
-    from hpclaunch.run import run
+    from hpclaunch.runs import allocation
+    from hpclaunch.runs.here import run
 
     found = allocation.find(os.environ)
     request, profile = launch_request(ctx, values, found.scheduler)

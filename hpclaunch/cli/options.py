@@ -10,11 +10,12 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hpclaunch import paths, site
+from hpclaunch import paths
 from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.request import Request, make_request
-from hpclaunch.yamlfile import Document, convert
+from hpclaunch.job.request import Request, make_request
+from hpclaunch.profile import model, search
+from hpclaunch.profile.yamlfile import Document, convert
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,14 +44,14 @@ def _option(*names: str, **attributes: Any) -> tuple[str, Callable[[Any], Any]]:
 
 
 def _complete_site(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in site.available() if name.startswith(incomplete)]
+    return [name for name in search.available() if name.startswith(incomplete)]
 
 
 def _complete_partition(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     chosen = ctx.params.get("site")
     try:
         sites = [chosen] if isinstance(chosen, str) else list(chosen or [site_of_this_host()])
-        partitions = {own: part for name in sites for own, part in site.load(name).site.partitions.items()}
+        partitions = {own: part for name in sites for own, part in search.load(name).site.partitions.items()}
     except HpclaunchError:
         return []
     names = [name for own, partition in partitions.items() for name in (own, *partition.aliases)]
@@ -63,8 +64,8 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 
 def _complete_check(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from hpclaunch.checks import CHECKS
-    from hpclaunch.script.traps import TRAPS
+    from hpclaunch.job.checks import CHECKS
+    from hpclaunch.scripts.traps import TRAPS
 
     names = {**CHECKS, **TRAPS} if ctx.params.get("script") else CHECKS
     return [name for name in names if name.startswith(incomplete)]
@@ -97,7 +98,7 @@ _OPTIONS = dict(
         _option("--mem-gb", type=_COUNT, help="Memory per node in GB."),
         _option("--jobfs-gb", type=_COUNT, help="Node-local disk per node in GB."),
         _option("--job-name", "-J", help="[default: the script's name]"),
-        _option("--launcher", type=click.Choice(site.LAUNCHERS), help="What starts the ranks on a node."),
+        _option("--launcher", type=click.Choice(model.LAUNCHERS), help="What starts the ranks on a node."),
         _option(
             "--module",
             multiple=True,
@@ -226,14 +227,14 @@ def planned_request(
     here: bool = False,
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
-) -> tuple[Request, site.Profile]:
+) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
     With `here` the site is this machine unless the command line names one. The command `starts` from this folder, and
     not from another machine's. `mistaken` is make_request's.
     """
-    from hpclaunch.links import followed
-    from hpclaunch.program import looked_up
+    from hpclaunch.job.links import followed
+    from hpclaunch.job.program import looked_up
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -283,16 +284,16 @@ def _typed(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -> tuple[Request, site.Profile]:
+def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -> tuple[Request, search.Profile]:
     """Return the request of a launch, and the profile of the site, or of any site with that scheduler.
 
     The sizes are the allocation's, where the command line does not say otherwise.
     """
     values |= {name: None for name in _SIZES if not _typed(ctx, name)}
     name = values["site"] or _matching_host()
-    if name is None or site.load(name).site.scheduler != scheduler:
+    if name is None or search.load(name).site.scheduler != scheduler:
         name = scheduler
-    from hpclaunch.program import looked_up
+    from hpclaunch.job.program import looked_up
 
     profile = load_site(name)
     return looked_up(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
@@ -320,7 +321,7 @@ def _matching_host() -> str | None:
     import socket
 
     hosts = dict.fromkeys((socket.gethostname(), socket.getfqdn()))
-    return next(filter(None, map(site.match_host, hosts)), None)
+    return next(filter(None, map(search.match_host, hosts)), None)
 
 
 def site_of_this_host() -> str:
@@ -332,6 +333,6 @@ def site_of_this_host() -> str:
         raise HpclaunchError(
             f"which site? No profile knows this host, {' or '.join(hosts)}",
             "give --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; "
-            f"known: {', '.join(site.available())}",
+            f"known: {', '.join(search.available())}",
         )
     return name

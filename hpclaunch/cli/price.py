@@ -8,9 +8,9 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.plan import Plan
-from hpclaunch.request import quote
-from hpclaunch.site import Profile
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import quote
+from hpclaunch.profile.search import Profile
 
 
 def tell_grant(plan: Plan, profile: Profile) -> None:
@@ -18,17 +18,17 @@ def tell_grant(plan: Plan, profile: Profile) -> None:
 
     A command that a profile in the current folder names is not run: that may be anybody's repository.
     """
-    from hpclaunch import grant
+    from hpclaunch.runs import budget
 
     for layer in profile.layers:
         if "grant" in layer.data and not paths.is_trusted(layer.path):
             file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
             click.echo(f"hpclaunch: {file}: its grant.command is not run; if it is yours, move it to {own}", err=True)
             return
-    if (left := grant.remaining(plan)) is None:
+    if (left := budget.remaining(plan)) is None:
         return
     click.echo(f"hpclaunch: {plan.account or 'the account'} has {left} left", err=True)
-    if short := grant.shortage(plan, left):
+    if short := budget.shortage(plan, left):
         click.echo(f"hpclaunch: warning: {short}", err=True)
 
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from hpclaunch import runs, schedulers
+from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.runs import UNKNOWN, Run, State
+from hpclaunch.runs import registry
+from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers import Key
-from hpclaunch.watch import Watch
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
 POLL_SECONDS = 2.0  # between two looks; the scheduler is asked as often as its site likes
@@ -22,7 +23,7 @@ POLL_SECONDS = 2.0  # between two looks; the scheduler is asked as often as its 
 
 def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the ids of the runs to the shell's completion."""
-    return [run.id for run in runs.newest_first() if run.id.startswith(incomplete)]
+    return [run.id for run in registry.newest_first() if run.id.startswith(incomplete)]
 
 
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", shell_complete=complete_job)
@@ -61,7 +62,7 @@ def jobs_command(limit: int, as_json: bool) -> None:
 
     Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
     """
-    _show(runs.newest_first()[:limit], as_json)
+    _show(registry.newest_first()[:limit], as_json)
 
 
 @click.command("status")
@@ -72,7 +73,7 @@ def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
     Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
     """
-    _show(runs.find(jobs), as_json)
+    _show(registry.find(jobs), as_json)
 
 
 @click.command("logs")
@@ -82,9 +83,9 @@ def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
 @click.option("--err", is_flag=True, help="What was written to stderr alone.")
 def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> None:
     """Show what the ranks wrote, lines that many wrote alike folded into one."""
-    from hpclaunch import logs
+    from hpclaunch.runs import logs
 
-    (run,) = runs.find([job] if job else [])
+    (run,) = registry.find([job] if job else [])
     lines = logs.follow(run, rank, Watch([run]).look, err) if follow else logs.read(run, rank, err)
     for line in lines:
         echo(line)
@@ -97,7 +98,7 @@ def wait_command(jobs: tuple[str, ...]) -> None:
 
     That of a job that its scheduler does not know is 3, and 3 where a scheduler is out of reach.
     """
-    chosen = runs.find(jobs)
+    chosen = registry.find(jobs)
     codes = wait(chosen)
     raise SystemExit(next((code for code in codes if code), 0))
 
@@ -106,7 +107,7 @@ def wait_command(jobs: tuple[str, ...]) -> None:
 @_JOBS
 def cancel_command(jobs: tuple[str, ...]) -> None:
     """Cancel jobs, the newest where none is named."""
-    chosen = runs.find(jobs)
+    chosen = registry.find(jobs)
     errors = []
     for (name, _), mine in schedulers.groups(chosen).items():
         try:
@@ -121,9 +122,9 @@ def cancel_command(jobs: tuple[str, ...]) -> None:
 @_JOB
 def why_command(job: str | None) -> None:
     """Say why a job waits, or why it died, and what may help."""
-    from hpclaunch import why
+    from hpclaunch.runs import why
 
-    (run,) = runs.find([job] if job else [])
+    (run,) = registry.find([job] if job else [])
     states, code = _ask([run])
     for line in why.explain(run, states[run.site, run.id]):
         echo(line)

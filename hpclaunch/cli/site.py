@@ -8,9 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from hpclaunch import paths, site
+from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, counted, printable
-from hpclaunch.yamlfile import merged
+from hpclaunch.profile import search
+from hpclaunch.profile.model import Site
+from hpclaunch.profile.yamlfile import merged
 
 
 @click.command("sites")
@@ -18,10 +20,10 @@ from hpclaunch.yamlfile import merged
 def sites_command(as_json: bool) -> None:
     """List the site profiles."""
     rows = []
-    for name, path in site.available().items():
+    for name, path in search.available().items():
         row: dict[str, Any] = {"name": name, "file": str(path)}
         try:
-            found = site.load(name).site
+            found = search.load(name).site
         except HpclaunchError as error:
             row["error"] = str(error)
         else:
@@ -59,7 +61,7 @@ def site_group() -> None:
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def show_command(name: str, as_json: bool) -> None:
     """Print the profile NAME as it counts, with what it extends filled in."""
-    profile = site.load(name)
+    profile = search.load(name)
     data = merged(profile.layers)
     data.pop("extends", None)
     if as_json:
@@ -76,9 +78,9 @@ def show_command(name: str, as_json: bool) -> None:
 def check_command(names: tuple[str, ...]) -> None:
     """Check profiles, all of them by default; exit 1 and every mistake with file and line where there are any."""
     problems = []
-    for name in names or site.available():
+    for name in names or search.available():
         try:
-            profile = site.load(name)
+            profile = search.load(name)
         except HpclaunchError as error:
             problems.append(str(error))
         else:
@@ -102,7 +104,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     if path.exists():  # before anybody is asked
         raise HpclaunchError(_THERE.format(path))
     if parent:
-        title = json.dumps(f"{site.load(parent).site.title}, my way")
+        title = json.dumps(f"{search.load(parent).site.title}, my way")
         text = _STARTER.format(name=name, parent=parent, title=title)
     else:
         text = _draft(name)
@@ -119,7 +121,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
 
 
 def _draft(name: str) -> str:
-    from hpclaunch import detect
+    from hpclaunch.profile import detect
 
     text, machine = detect.drafted(name)
     click.echo(
@@ -137,7 +139,7 @@ def schema_command() -> None:
 
 
 def _schema() -> str:
-    schema = msgspec.json.schema(site.Site)
+    schema = msgspec.json.schema(Site)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from hpclaunch import runs
 from hpclaunch.cli.echo import echo
 from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, nearer, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.plan import Plan, make_plan
+from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.runs import registry
 
 
 @click.command("submit", context_settings=CONTEXT)
@@ -45,10 +45,10 @@ def submit_command(
     limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
-    before = [_last_attempt(run) for run in runs.find(after)] if after else []
+    before = [_last_attempt(run) for run in registry.find(after)] if after else []
     name = ""
     if script is not None:
-        from hpclaunch.script import own
+        from hpclaunch.scripts import own
 
         if request.command or request.workload:
             raise HpclaunchError("give a COMMAND, --workload or --script, one of them")
@@ -73,15 +73,15 @@ def submit_command(
         from hpclaunch.cli.runs import wait
 
         if follow:
-            from hpclaunch import logs
-            from hpclaunch.watch import Watch
+            from hpclaunch.runs import logs
+            from hpclaunch.runs.watch import Watch
 
             for line in logs.follow(run, None, ended=Watch([run]).look):
                 echo(line, err=True)
         raise SystemExit(wait([run])[0])
 
 
-def _submit(plan: Plan, text: str, before: list[str], name: str) -> runs.Run:
+def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
     """Submit and print the id before anything else; what fails after the scheduler's answer is a warning."""
     from hpclaunch.executors import script_executor
 
@@ -112,7 +112,7 @@ def _tell_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
         )
 
 
-def _last_attempt(run: runs.Run) -> str:
+def _last_attempt(run: registry.Run) -> str:
     """Return the id of the job that ends `run`. Raises HpclaunchError where that one is yet to come."""
     if run.scheduler == "pbs" and run.max_attempts > 1:
         if len(run.further_ids) < run.max_attempts - 1:

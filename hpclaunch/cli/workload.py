@@ -11,7 +11,7 @@ import click
 from hpclaunch import paths
 from hpclaunch.cli.options import complete_workload
 from hpclaunch.errors import HpclaunchError, did_you_mean
-from hpclaunch.request import quote
+from hpclaunch.job.request import quote
 
 
 @click.command("workloads")

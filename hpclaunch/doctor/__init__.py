@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hpclaunch.plan import Plan
-from hpclaunch.request import Request
-from hpclaunch.site import Profile
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request
+from hpclaunch.profile.search import Profile
 
 ASK_SECONDS = 10.0  # for a scheduler's command
 RUN_SECONDS = 60.0  # for a job's environment, and for importing torch

@@ -14,9 +14,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from hpclaunch import paths
-from hpclaunch.detect.machine import user
 from hpclaunch.doctor import ASK_SECONDS, Finding, Patient, Verdict
-from hpclaunch.runs import FOLDER
+from hpclaunch.runs.registry import FOLDER
+from hpclaunch.schedulers.machine import user
 
 # https://man7.org/linux/man-pages/man5/filesystems.5.html and what clusters add
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "wekafs", "afs", "pvfs2", "9p"}

@@ -8,12 +8,12 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from hpclaunch.detect.machine import user
-from hpclaunch.detect.pbs_limits import my_groups
-from hpclaunch.detect.slurm_limits import table
 from hpclaunch.doctor import ASK_SECONDS, Finding, Patient
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
+from hpclaunch.schedulers.machine import user
+from hpclaunch.schedulers.pbs.limits import my_groups
+from hpclaunch.schedulers.slurm.limits import table
 
 # What hpclaunch calls on a login node: what it needs, and what it can do without.
 COMMANDS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hpclaunch.runs import FOLDER
+from hpclaunch.runs.registry import FOLDER
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
-    from hpclaunch.plan import Plan
+    from hpclaunch.job.plan import Plan
 
 
 EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
@@ -33,10 +33,10 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
 
 def plan_of(options: dict[str, Any]) -> Plan:
     """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
-    from hpclaunch.links import followed
-    from hpclaunch.plan import make_plan
-    from hpclaunch.request import make_request
-    from hpclaunch.site import load
+    from hpclaunch.job.links import followed
+    from hpclaunch.job.plan import make_plan
+    from hpclaunch.job.request import make_request
+    from hpclaunch.profile.search import load
 
     profile = load(options["site"])
     return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))

@@ -53,8 +53,8 @@ class HpclaunchJobEnvironment(JobEnvironment):
 
 def _submit_successor(folder: Path, job_id: str) -> None:
     """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
-    from hpclaunch import runs
     from hpclaunch.errors import SchedulerError
+    from hpclaunch.runs import registry
     from hpclaunch.schedulers import pbs
 
     if "[" in job_id:
@@ -70,4 +70,4 @@ def _submit_successor(folder: Path, job_id: str) -> None:
     except SchedulerError:
         mark.unlink()
         raise
-    runs.note_attempts(folder, [successor])
+    registry.note_attempts(folder, [successor])

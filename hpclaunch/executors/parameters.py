@@ -11,7 +11,7 @@ from hpclaunch.errors import RequestError
 from hpclaunch.executors import plan_of
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
-    from hpclaunch.plan import Plan
+    from hpclaunch.job.plan import Plan
 
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
 # The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
@@ -20,7 +20,7 @@ _NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "progr
 
 def names() -> set[str]:
     """Return the names of the parameters that every executor has."""
-    from hpclaunch.request import Request
+    from hpclaunch.job.request import Request
 
     return {*Request.__struct_fields__, *_ALIASES, "timeout_min"} - _NOT_OURS
 

@@ -18,7 +18,7 @@ from hpclaunch.executors.script import ScriptExecutor, ScriptJob, Watcher
 from hpclaunch.schedulers import pbs
 
 if TYPE_CHECKING:
-    from hpclaunch.plan import Plan
+    from hpclaunch.job.plan import Plan
 
 GENERIC_SITE = "pbs"
 

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 from submitit.core import core, utils
 
-from hpclaunch import runs, schedulers
+from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError, RequestError
 from hpclaunch.executors import parameters
-from hpclaunch.runs import UNKNOWN, Run, State
-from hpclaunch.submit import hand_over, note
-from hpclaunch.watch import Watch
+from hpclaunch.runs import registry
+from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.runs.submit import hand_over, note
+from hpclaunch.runs.watch import Watch
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
-    from hpclaunch.plan import Plan
+    from hpclaunch.job.plan import Plan
 
 # submitit counts a job as timed out once it ran T - 10 min: a job of 10 minutes from its first second on.
 _SUBMITIT_MARGIN_MIN = 10
@@ -126,7 +127,7 @@ class ScriptJob(core.Job[Any]):
         """Find the run of a job that another process submitted: by its folder, else in the registry."""
         folder = getattr(self._paths, "run_folder", self._paths.folder)
         try:
-            return runs.read(folder / "run.json") or runs.find([self.job_id])[0]
+            return registry.read(folder / "run.json") or registry.find([self.job_id])[0]
         except HpclaunchError:
             return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
 
@@ -206,7 +207,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""
-        from hpclaunch.render import render
+        from hpclaunch.job.render import render
 
         request = self.plan.request
         request.check_passed(os.environ)
@@ -239,7 +240,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _named(self, function: Callable[..., Any]) -> Plan:
         """Return the plan with the function's name as the job's, unless a person gave one."""
-        from hpclaunch.plan import name_of
+        from hpclaunch.job.plan import name_of
 
         if self.plan.request.job_name:
             return self.plan
@@ -251,8 +252,8 @@ class ScriptExecutor(core.PicklingExecutor):
 
         Raises RequestError with every refusal.
         """
-        from hpclaunch.checks import check_findings
-        from hpclaunch.site import Profile
+        from hpclaunch.job.checks import check_findings
+        from hpclaunch.profile.search import Profile
 
         plan = self._told(self._with_directives(count))
         # The plan does not know its profile's files: what is said has no FILE:LINE.

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs import UNKNOWN, Run, State
+from hpclaunch.runs.registry import UNKNOWN, Run, State
 
 Key = tuple[str, str]  # a run's site and id
 

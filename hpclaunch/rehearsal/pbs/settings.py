@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # qsub and the others read what was written, and start sooner without profiles
-    from hpclaunch.site import Site
+    from hpclaunch.profile.model import Site
 
 
 @dataclass(frozen=True)

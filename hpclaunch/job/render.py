@@ -1,0 +1,161 @@
+"""From a plan to the job script: templates print, nothing is computed here or there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2.bccache import Bucket
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from hpclaunch import __version__, paths
+from hpclaunch.errors import NOT_SHIPPED, TemplateError, did_you_mean
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import quote
+
+SUFFIX = ".sh.j2"
+
+
+class Cache(jinja2.FileSystemBytecodeCache):
+    """Compiled templates in a folder that only this user can write; without one there is no cache, and no message.
+
+    Compiling takes a third of the time of `hpclaunch render`. What is loaded is code: another user's is not.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.usable = False
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.lstat()
+            self.usable = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        super().__init__(str(folder), "sandboxed-%s.cache")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill `bucket` if it can be read."""
+        with suppress(OSError, EOFError, ValueError, TypeError):
+            if self.usable:
+                super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep `bucket` if it can be written."""
+        with suppress(OSError):
+            if self.usable:
+                super().dump_bytecode(bucket)
+
+
+class _Loader(jinja2.ChoiceLoader):
+    """Templates from one of several folders; lists the files that were used."""
+
+    used: list[Path]
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,  # noqa: A002
+    ) -> jinja2.Template:
+        template = super().load(environment, name, globals)
+        self.used.append(Path(str(template.filename)))
+        return template
+
+
+def render(plan: Plan, cache: Cache | None = None) -> str:
+    """Return the job script of `plan`; the same plan gives the same bytes.
+
+    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
+    """
+    script, templates = fill(plan, cache)
+    return noted(script, plan, templates)
+
+
+def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
+    """Return the script with a second line that names the profiles and templates which are not shipped ones, if any.
+
+    The templates cannot leave it out.
+    """
+    if not (foreign := [*plan.foreign, *map(paths.shown, templates)]):
+        return script
+    shebang, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
+    return f"{shebang}{end}# {NOT_SHIPPED.capitalize()} {' '.join(map(quote, foreign))}\n{rest}"
+
+
+def fill(
+    plan: Plan,
+    cache: Cache | None = None,
+    kind: Callable[..., jinja2.Environment] = ImmutableSandboxedEnvironment,
+) -> tuple[str, list[Path]]:
+    """Return what the templates print for `plan`, and those of them that are not shipped ones.
+
+    `kind` makes the environment, for one that sees more than the text. Templates may be anybody's, so it is a sandbox:
+    they reach the plan's values, and no other part of Python.
+    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
+    """
+    wanted = plan.request.template or plan.site.template or plan.site.scheduler
+    folders = [str(folder.resolve()) for folder in paths.search_path("templates")]
+    if "/" in wanted or wanted.endswith(".j2"):
+        folders.insert(0, str(Path(wanted).resolve().parent))
+        wanted = Path(wanted).name
+    name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
+    # A template of a person's own wins over a shipped one and reaches it as "builtin/NAME".
+    shipped = jinja2.FileSystemLoader(folders[-1])
+    loader = _Loader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})])
+    loader.used = []
+    environment = kind(
+        loader=loader,
+        comment_start_string="{##",  # {# would begin in the shell's ${#array[@]}
+        comment_end_string="##}",
+        bytecode_cache=cache,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML; the filter `sh` quotes
+    )
+    environment.filters.update(sh=quote, path=_path, expand=_expand)
+    try:
+        script = environment.get_template(name).render(
+            plan=plan, version=__version__, provenance=plan.request.command_line()
+        )
+    except jinja2.TemplateNotFound as error:
+        missing = str(error.name)
+        known = {file.name.removesuffix(SUFFIX) for folder in folders for file in Path(folder).glob("*" + SUFFIX)}
+        raise TemplateError(f"no template {missing!r}{did_you_mean(missing.removesuffix(SUFFIX), known)}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
+    except Exception as error:  # a template is a program, which may fail in any way
+        raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
+    foreign = [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
+    if foreign and kind is ImmutableSandboxedEnvironment:  # any other writes marks into the script
+        _read_back(plan, script, foreign)
+    return script, foreign
+
+
+def _read_back(plan: Plan, script: str, own: list[Path]) -> None:
+    """Compare a script with its plan if templates that are not shipped made it: the tests do so for those that are.
+
+    Raises TemplateError with every difference.
+    """
+    if plan.run_id or plan.site.scheduler == "local" or "repeated" in plan.request.force:
+        return
+    from hpclaunch.scripts.readback import differences
+
+    where = ", ".join(map(paths.shown, own))
+    if found := [f"{where}: {line}" for line in differences(plan, script)]:
+        raise TemplateError(*found, "fix the template, or use --force repeated")
+
+
+def _path(text: str) -> str:
+    """Quote a path; a leading ~ stays the home folder of the machine on which the job runs."""
+    if text == "~" or text.startswith("~/"):
+        return '"$HOME"' + quote(text[1:]) if text[1:] else '"$HOME"'
+    return _expand(text) if "$" in text else quote(text)
+
+
+def _expand(text: str) -> str:
+    """Quote a profile's value so that $NAME and ${NAME} are expanded, and nothing else."""
+    quoted = re.sub(r'[\\"`]', r"\\\g<0>", text)
+    return '"' + re.sub(r"\$(?!\w|\{\w+\})", r"\\$", quoted) + '"'

@@ -1,0 +1,123 @@
+"""The request: what a person asked for, nothing filled in; the options, the config file and the provenance line."""
+
+import re
+import shlex
+from collections.abc import Container
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
+from msgspec.structs import replace
+
+from hpclaunch.errors import RequestError
+from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word
+from hpclaunch.profile.yamlfile import mistakes
+
+# What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
+JobName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
+]
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
+_HIDDEN = "(hidden)"
+# Whatever price is allowed, and wherever it is made, the script is the same.
+_NOT_SAID = ("command", "links", "program", "cores", "max_cost", "confirm_above")
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """What this machine knows of a command's program."""
+
+    wrong: Annotated[str, Meta(description="Why it cannot run.")] = ""
+    sure: Annotated[bool, Meta(description="It cannot run as a job either.")] = False
+    saves: Annotated[bool, Meta(description="It looks as if it saved before the walltime and went on later.")] = True
+
+
+class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked; an absent value means the site's default. A config file has the same keys."""
+
+    site: Line | None = None
+    nodes: Count | None = None
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    walltime: Line | None = None
+    gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
+    tasks_per_node: Count | None = None
+    cpus_per_task: Count | None = None
+    mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
+    job_name: JobName | None = None
+    launcher: Launcher | None = None
+    module: list[Line] = []
+    setup: list[Line] = []
+    venv: Line | None = None
+    env: dict[Variable, Text] = {}
+    pass_env: Annotated[list[Variable], Meta(description="Variables passed on from where the job is submitted.")] = []
+    storage: list[Word] = []
+    directive: list[Line] = []
+    template: Line | None = None
+    max_attempts: Count | None = None
+    warn_before: Line | None = None
+    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
+    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    workload: Word | None = None
+    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
+    command: list[Text] = []
+    cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
+    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
+    program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
+
+    def command_line(self) -> str:
+        """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""
+        words = ["hpclaunch", "render"]
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name in _NOT_SAID or value is None:
+                continue
+            if isinstance(value, dict):
+                value = [key if _SECRET.search(key) else f"{key}={text}" for key, text in value.items()]
+            for item in value if isinstance(value, list) else [value]:
+                words += [f"--{'env' if name == 'pass_env' else name.replace('_', '-')}", str(item)]
+        if self.command:
+            words += ["--", *self.command]
+        return " ".join(map(quote, words))
+
+    def hidden(self) -> "Request":
+        """Return the request without the values of variables whose names say that they are secret."""
+        return replace(self, env={key: _HIDDEN if _SECRET.search(key) else text for key, text in self.env.items()})
+
+    def check_passed(self, environment: Container[str]) -> None:
+        """Raise RequestError for each variable that is to be passed on and is not in `environment`."""
+        if missing := [name for name in self.pass_env if name not in environment]:
+            raise RequestError(
+                *(f"--env {name}: not set here; export {name} first, or give --env {name}=VALUE" for name in missing)
+            )
+
+
+def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
+    """Return the request that `values` make, by the names of its keys.
+
+    Raises RequestError with a line for each value that cannot be; where `mistaken` is given, such a value is left out
+    instead, and its option and what is wrong are added there.
+    """
+    values = {name: value for name, value in values.items() if value not in (None, (), [], {})}
+    try:
+        return convert(values, Request)
+    except ValidationError:
+        found = [(str(key[0]), message) for key, message in mistakes(values, Request)]
+        if mistaken is None:
+            raise RequestError(*(f"--{name.replace('_', '-')}: {message}" for name, message in found)) from None
+    mistaken += found
+    return make_request({name: value for name, value in values.items() if name not in dict(found)})
+
+
+def quote(word: str) -> str:
+    """Quote `word` for the shell on one line: control characters are spelled, so a comment stays a comment."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(
+        c
+        if c.isprintable() and c not in "\\'"
+        else "".join(map(r"\x{:02x}".format, c.encode(errors="surrogateescape")))
+        for c in word
+    )
+    return f"$'{spelled}'"

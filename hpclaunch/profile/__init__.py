@@ -1,0 +1,1 @@
+"""Site profiles: the model, its YAML, the rules between its keys, and where profiles are found."""

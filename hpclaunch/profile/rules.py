@@ -1,0 +1,90 @@
+"""Values of a profile that are right alone and wrong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hpclaunch.errors import did_you_mean
+from hpclaunch.profile.model import Partition, Qos, Site
+from hpclaunch.profile.yamlfile import Key
+
+_MOST_REPEATS = 3  # the time of a search grows by the length of a line to the power of these and one
+
+
+def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
+    """Yield each mistake: the key, and what is wrong with it."""
+    if site.default_partition not in site.partitions:
+        yield ("default_partition",), f"no such partition{did_you_mean(site.default_partition, site.partitions)}"
+    yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))
+    if site.grant and (wrong := _no_pattern(site.grant.remaining)):
+        yield ("grant", "remaining"), wrong
+    for i, refused in enumerate(site.refused_directives):
+        if wrong := _no_pattern(refused.pattern):
+            yield ("refused_directives", i, "pattern"), wrong
+    owners: dict[str, str] = {}
+    for name, partition in site.partitions.items():
+        for word in (name, *partition.aliases):
+            if owners.setdefault(word, name) != name:
+                yield ("partitions", name), f"the name {word} is partition {owners[word]}'s already"
+        for key, message in _partition_mistakes(partition):
+            yield ("partitions", name, *key), message
+
+
+def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+    cores, gpus, per_gpu = partition.cores_per_node, partition.gpus_per_node, partition.cpus_per_gpu
+    if gpus and cores and per_gpu and gpus * per_gpu > cores:
+        yield ("cpus_per_gpu",), f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores"
+    if per_gpu and not gpus:
+        yield ("cpus_per_gpu",), "a node without GPUs (gpus_per_node) has no cpus per GPU"
+    if partition.gpu and not gpus:
+        yield ("gpu",), "names a GPU, but gpus_per_node is 0"
+    yield from _charge_mistakes(partition)
+    for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
+        most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
+        if usual and (not most or usual > most):
+            yield (f"default_{key}",), f"more than {key}, {most}"
+    if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
+        yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
+    sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
+    if partition.compute_capability and not gpus:
+        yield ("compute_capability",), "a node without GPUs (gpus_per_node) has none"
+    if sizes != sorted(set(sizes)):
+        yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
+    if len(names := [q.name for q in partition.qos]) != len(set(names)):
+        yield ("qos",), "two of the same name"
+    for i, qos in enumerate(partition.qos):
+        yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
+    yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+
+
+def _charge_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+    if partition.charge and partition.charge.per == "gpu" and not partition.gpus_per_node:
+        yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    if partition.charge and partition.free:
+        yield ("free",), "has a charge: leave one of them out"
+
+
+def _no_pattern(text: str) -> str | None:
+    """Say why `text` is no regular expression, or one that may take for ever; None where it is fine."""
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"no regular expression: {error}"
+    plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text)
+    while group := re.search(r"\((?:\?[:=!<>A-Za-z-]*)?([^()]*)\)([*+{]?)", plain):
+        repeats = re.search(r"[*+?|{]", group[1])
+        if repeats and group[2]:
+            return f"a repeat of what repeats or has a choice, {group[0]}, may take for ever; write it without"
+        plain = plain[: group.start()] + ("x*" if repeats else "x") + group[2] + plain[group.end() :]
+    if len(re.findall(r"[*+]|\{\d*,", plain)) > _MOST_REPEATS:
+        return f"more than {_MOST_REPEATS} repeats may take for ever; write it with fewer"
+    return None
+
+
+def _unknown(names: list[str], model: type[Struct], key: Key) -> Iterator[tuple[Key, str]]:
+    for i, name in enumerate(names):
+        if name not in model.__struct_fields__:
+            yield (*key, i), f"{name}: no such key{did_you_mean(name, model.__struct_fields__)}"

@@ -1,0 +1,79 @@
+"""Where site profiles are found, and a profile as it was loaded."""
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+from msgspec import Struct
+
+from hpclaunch import paths
+from hpclaunch.errors import HpclaunchError, ProfileError, did_you_mean
+from hpclaunch.profile.model import Site
+from hpclaunch.profile.yamlfile import Document, Key, convert, locate, place_of
+
+
+class Profile(Struct, frozen=True):
+    """A site as it was loaded: its name, its files (its own first, then those it extends), the checked model."""
+
+    name: str
+    layers: list[Document]
+    site: Site
+
+    @property
+    def foreign(self) -> list[str]:
+        """Name the files that are not shipped ones."""
+        return [paths.shown(layer.path) for layer in self.layers if not paths.is_shipped(layer.path)]
+
+    def where(self, key: Key) -> str:
+        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is."""
+        return place_of(self.layers, key)
+
+
+def available() -> dict[str, Path]:
+    """Return the profiles on the search path: name to file, shadowed ones left out, sorted by name."""
+    found: dict[str, Path] = {}
+    for folder in paths.search_path("site_profiles"):
+        for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
+            if path.is_file():
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def load(name: str) -> Profile:
+    """Load the profile `name`, or the file where `name` is a path.
+
+    Raises ProfileError with every mistake, HpclaunchError where there is no such profile.
+    """
+    as_path = name.endswith((".yaml", ".yml")) or "/" in name
+    layers = [Document.read(Path(name) if as_path else _find(name, []))]
+    while (parent := layers[-1].data.get("extends")) is not None:
+        if not isinstance(parent, str):
+            raise ProfileError(locate(layers, ("extends",), "expected the name of one profile")[-1])
+        layers.append(Document.read(_find(parent, [layer.path for layer in layers])))
+    return Profile(Path(name).stem if as_path else name, layers, convert(layers, Site))
+
+
+def _find(name: str, passed: list[Path]) -> Path:
+    """Return the first file of that name on the search path that is none of the `passed` ones.
+
+    So a person's `gadi.yaml` may extend the shipped `gadi`.
+    """
+    seen = {path.resolve() for path in passed}
+    for folder in paths.search_path("site_profiles"):
+        path = folder / f"{name}.yaml"
+        if path.is_file() and path.resolve() not in seen:
+            return path
+    where = f"{passed[-1]}: extends: " if passed else ""
+    loop = f" besides {', '.join(map(str, passed))}" if name in {path.stem for path in passed} else ""
+    raise HpclaunchError(f"{where}no site profile {name!r}{loop}{did_you_mean(name, available())}")
+
+
+def match_host(hostname: str) -> str | None:
+    """Return the name of the profile whose login nodes' patterns fit `hostname`, unreadable profiles left aside."""
+    for name in available():
+        try:
+            patterns = load(name).site.hostnames
+        except HpclaunchError:
+            continue
+        if any(fnmatch(hostname, pattern) for pattern in patterns):
+            return name
+    return None

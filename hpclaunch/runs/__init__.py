@@ -1,0 +1,1 @@
+"""What was submitted or runs here: run folders, the registry, logs and reasons."""

@@ -1,0 +1,59 @@
+"""Run a job script on this machine: its run folder, and bash in this process's place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.runs.registry import FOLDER, write_whole
+
+# Bash that dies of a signal leaves the program behind for which it waits: a line of setup, say. This waits for its end
+# and ends what is left, after the time that ranks have to save. The names come by stdin, since what has them in its
+# environment is ended. It is not bash's child: bash would wait for one that it does not know.
+_GUARD = """
+names=$(cat)
+{
+    tail -s 0.2 --pid="$1" -f /dev/null || exit
+    for signal in TERM KILL; do
+        mapfile -t left < <(grep -lszxF "$names" /proc/[0-9]*/environ | cut -d / -f 3)
+        [[ ${left[*]} ]] || exit
+        kill -$signal "${left[@]}"
+        sleep 8
+    done
+} &
+"""
+
+
+def run(script: str, job_id: str, **variables: str) -> NoReturn:
+    """Save `script` in the run folder `job_id` below the current one and become the bash that runs it.
+
+    Signals and the exit code are then the script's own. Raises HpclaunchError where the folder cannot be written.
+    """
+    path = Path(FOLDER, job_id, "job.sh")
+    try:
+        path.parent.mkdir(parents=True)
+        write_whole(path, script.encode(errors="surrogateescape"))  # its owner's alone: there may be keys in it
+    except OSError as error:
+        raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the script
+    folders = {str(Path.cwd()), os.environ.get("PWD", "")}  # the script's is the latter, where it is right
+    names = "\n".join(f"HPCLAUNCH_RUN_DIR={folder}/{path.parent}" for folder in folders)
+    try:
+        subprocess.run(
+            ["bash", "-c", _GUARD, "guard", str(os.getpid())],
+            input=names.encode(errors="surrogateescape"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+        os.execvpe("bash", ["bash", str(path)], os.environ | variables)
+    except OSError as error:
+        raise HpclaunchError(f"bash: {error.strerror}") from None

@@ -1,0 +1,125 @@
+"""The machine at hand in a scheduler's place: a process of its own for each run, its exit code in a file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs.registry import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FOLDER,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    Run,
+    State,
+    write_whole,
+)
+
+# Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
+_KEEPER = """
+cd "$1" || exit 1
+for before in "${@:2}"; do
+    while [[ ! -e $before/exit && ! -e exit ]]; do sleep 0.5; done
+    [[ $(cat "$before/exit") == 0 ]] || { echo "-" >exit; exit; }
+done
+touch started
+(cd ../.. && exec bash "$1/job.sh") >>job.out 2>&1 &
+trap 'kill -TERM $!' TERM
+while kill -0 $! 2>/dev/null; do wait $!; done # a signal ends a wait
+wait $!
+echo "$?" >.exit && mv .exit exit
+"""
+
+
+def new_id() -> str:
+    """Return a name for a run that no other run on this machine has."""
+    return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # noqa: ARG001 - names are the registry's
+    """Start the script in the background, in a new run folder below the current one."""
+    job_id = new_id()
+    folder = Path(FOLDER, job_id).absolute()
+    try:
+        folder.mkdir(parents=True)
+        write_whole(folder / "job.sh", script.encode(errors="surrogateescape"))
+    except OSError as error:
+        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+    keeper = subprocess.Popen(
+        ["bash", "-c", _KEEPER, "keeper", str(folder), *(str(Path(FOLDER, before).absolute()) for before in after)],
+        env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
+        time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
+    (folder / "pid").write_text(str(keeper.pid))
+    (folder / "host").write_text(os.uname().nodename)
+    return job_id
+
+
+def states(runs: Sequence[Run]) -> dict[str, State]:
+    """Read the run folders; a run whose keeper is gone without an exit code was killed, or the machine went down."""
+    return {run.id: _state(run.path) for run in runs if run.path.is_dir()}
+
+
+def cancel(runs: Sequence[Run]) -> None:
+    """End the runs as a Ctrl-C does, with time to save."""
+    for run in runs:
+        if (state := _state(run.path)).word == UNKNOWN:
+            raise SchedulerError(f"{run.id}: {state.reason}; cancel it there")
+        if not state.ended:
+            (run.path / "cancelled").touch()
+            with suppress(ProcessLookupError):
+                os.kill(int((run.path / "pid").read_text()), signal.SIGTERM)
+
+
+def _state(folder: Path) -> State:
+    # The exit code is looked for once more after the process is found gone: it may have come in between.
+    return _end(folder) or _elsewhere(folder) or _alive(folder) or _end(folder) or _gone(folder)
+
+
+def _end(folder: Path) -> State | None:
+    try:
+        text = (folder / "exit").read_text().strip()
+        if text == "-":
+            return State(CANCELLED, "DependencyNeverSatisfied")
+        if (folder / "cancelled").exists():
+            return State(CANCELLED, "", int(text))
+        return State(COMPLETED if text == "0" else FAILED, "", int(text))
+    except (OSError, ValueError):
+        return None
+
+
+def _elsewhere(folder: Path) -> State | None:
+    """Return the state of a run of another machine, which may share the home folder with this one."""
+    with suppress(OSError):
+        if (host := (folder / "host").read_text()) != os.uname().nodename:
+            return State(UNKNOWN, f"it runs on {host}")
+    return None
+
+
+def _alive(folder: Path) -> State | None:
+    try:
+        pid = int((folder / "pid").read_text())
+        if os.fsencode(folder) not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return None
+    except (OSError, ValueError):
+        return None
+    return State(RUNNING) if (folder / "started").exists() else State(PENDING, "Dependency")
+
+
+def _gone(folder: Path) -> State:
+    return State(CANCELLED if (folder / "cancelled").exists() else FAILED, "its process is gone")

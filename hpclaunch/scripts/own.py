@@ -1,0 +1,77 @@
+"""A script of the user's own that is submitted as it is: its text, its plan and its name, from its own directives."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from msgspec import structs
+
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.request import Request
+from hpclaunch.profile.search import Profile
+from hpclaunch.scripts import asked_pbs, asked_slurm, directives, shell
+from hpclaunch.scripts.examine import is_shell, split_lines
+from hpclaunch.scripts.remark import Directives
+
+
+def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
+    """Return the text of the script at `path`, its plan, and a name for the job if the script gives none.
+
+    Raises HpclaunchError if bash or the scheduler would not run all of it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
+    lines = split_lines(text)
+    heredocs = set()
+    if is_shell(lines[0]):
+        checked = subprocess.run(
+            ["bash", "-n", str(path)], capture_output=True, text=True, errors="replace", check=False
+        )
+        if checked.returncode:
+            raise HpclaunchError(*checked.stderr.strip().splitlines())
+        heredocs = shell.read(text).heredocs
+    scheduler = profile.site.scheduler
+    own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
+    found = directives.read(lines, own, heredocs) if own else Directives(scheduler)
+    late = [one for one in found.remarks if one.check == "late"]
+    if late:
+        raise HpclaunchError(*(f"{path}:{one.line}: a directive that is {one.message}" for one in late))
+    if own != scheduler:
+        found = Directives(scheduler)
+    own_name = found.last("job-name", "N")
+    # sbatch and qsub name a job after its file; these are the characters that qsub takes.
+    name = own_name.value if own_name else re.sub(r"[^A-Za-z0-9._+-]", "_", path.name)[:230]
+    return text, _plan(profile, found, name, path), "" if own_name else name
+
+
+def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
+    """Return the plan of what the directives ask for; what they leave open is not filled in from the profile."""
+    plan, _ = consider(profile, Request())
+    assert plan is not None  # noqa: S101 - an empty request has no word that a site does not know
+    asked = (asked_slurm if found.scheduler == "slurm" else asked_pbs).ask(profile, found)
+    values = asked.values
+    return structs.replace(
+        plan,
+        job_name=name,
+        partition_name=values.get("partition", ""),
+        account=values.get("account"),
+        qos=None,
+        nodes=asked.nodes,
+        tasks_per_node=asked.starts,
+        gpus_per_node=asked.gpus,
+        cpus_per_node=asked.cpus or 1,
+        mem_gb_per_node=values.get("mem_gb"),
+        jobfs_gb_per_node=values.get("jobfs_gb"),
+        seconds=asked.seconds or 0,
+        modules=[],
+        storage=values.get("storage", []),
+        directives=[],
+        command=[str(path)],
+        cost=None,
+        max_attempts=1,
+    )

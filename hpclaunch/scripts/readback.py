@@ -1,0 +1,56 @@
+"""Whether a job script asks for what its plan says: for templates that people wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from hpclaunch.profile.search import Profile
+from hpclaunch.scripts import asked_pbs, asked_slurm
+from hpclaunch.scripts.directives import PREFIX, read
+from hpclaunch.scripts.remark import Directives
+from hpclaunch.walltime import clock
+
+if TYPE_CHECKING:
+    from hpclaunch.job.plan import Plan
+
+
+def differences(plan: Plan, script: str) -> Iterator[str]:
+    """Yield what the script's directives ask for otherwise than the plan, or do not ask for."""
+    slurm = plan.site.scheduler == "slurm"
+    found = read(script.split("\n"), plan.site.scheduler, set())
+    # Without the partitions' sizes the reader leaves every number as it stands, PBS's totals too.
+    profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))
+    asked = (asked_slurm.ask if slurm else asked_pbs.ask)(profile, found)
+    nodes, has = asked.nodes, asked.values
+    cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
+    rows = [
+        ("nodes", nodes, plan.nodes if slurm or found.first("l.select") else None),
+        ("cpus", nodes * (asked.cpus or 1), plan.nodes * cpus_per_node),
+        ("GPUs", nodes * asked.gpus, plan.nodes * plan.gpus_per_node),
+        ("walltime", clock(asked.seconds or 0), plan.walltime),
+        ("account", has.get("account"), plan.account),
+        ("tasks on each node", asked.starts, plan.starts_per_node if slurm else None),
+        ("GB of memory", nodes * has.get("mem_gb", 0), plan.nodes * (plan.mem_gb_per_node or 0)),
+        ("GB of jobfs", nodes * has.get("jobfs_gb", 0), plan.nodes * (plan.jobfs_gb_per_node or 0)),
+        ("QoS", has.get("qos"), plan.qos.name if slurm and plan.qos and not plan.qos.default else None),
+    ]
+    yield from (f"{name}: {of_script or 'none'} in the script, {of_plan} in the plan"
+                for name, of_script, of_plan in rows if of_plan and of_script != of_plan)  # fmt: skip
+    missing = set(plan.storage) - set(has.get("storage", [])) if plan.site.storage_roots and not slurm else ()
+    yield from (f"storage: no {name} in the script" for name in sorted(missing))
+    yield from _absent(plan, found)
+
+
+def _absent(plan: Plan, found: Directives) -> Iterator[str]:
+    """Yield the directives of the partition, the profile and the request that are not among those `found`."""
+    partition = plan.partition.directives
+    if partition is None:
+        partition = [f"{'--partition=' if found.scheduler == 'slurm' else '-q '}{plan.partition_name}"]
+    lines = [f"{PREFIX[found.scheduler]} {line}" for line in [*partition, *plan.directives]]
+    has = {(option.name, option.value) for option in found.options}
+    for option in read(lines, found.scheduler, set()).options:
+        if (option.name, option.value) not in has:
+            yield f"{option.directive}: not in the script"

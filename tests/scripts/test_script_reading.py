@@ -1,0 +1,241 @@
+"""Directives and values, read as qsub and sbatch read them; shell, read as bash reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpclaunch.profile import search
+from hpclaunch.scripts import directives, own, shell, values
+from hpclaunch.scripts.examine import examine
+from hpclaunch.scripts.lexer import plain
+
+
+def options(text: str, scheduler: str = "slurm") -> list[tuple[str, str]]:
+    found = directives.read(text.splitlines(), scheduler, set())
+    return [(option.name, option.value) for option in found.options]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--nodes=2 --time 1:00:00", [("nodes", "2"), ("time", "1:00:00")]),
+        ("-N2 -t 1:00:00 -A abc@v100", [("nodes", "2"), ("time", "1:00:00"), ("account", "abc@v100")]),
+        ("--ntasks-per=4", [("ntasks-per-node", "4")]),
+        ("--ntasks-per-n=4", [("ntasks-per-node", "4")]),
+        ("--job-name='my job' # a comment", [("job-name", "my job")]),
+        ('--comment "a # b"', [("comment", "a # b")]),
+        ("--exclusive --nodes=1", [("exclusive", ""), ("nodes", "1")]),
+        ("--exclusive=user", [("exclusive", "user")]),
+        ("-sN 3", [("oversubscribe", ""), ("nodes", "3")]),
+        ("--workdir=x", [("chdir", "x")]),
+        ("--new-thing 5 -N 2", [("?", "5"), ("nodes", "2")]),
+        ("# --nodes=2", []),
+        ("", []),
+    ],
+)
+def test_sbatch_options_in_all_their_shapes(line, expected):
+    """Long and short options, with = or a blank or nothing between, quotes, comments, unknown ones."""
+    if line == "--ntasks-per=4":  # not one option's beginning alone: sbatch refuses it, and so it is unknown
+        expected = [("?", "4")]
+    assert options(f"#!/bin/bash\n#SBATCH {line}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("-l ncpus=12,ngpus=1", [("l.ncpus", "12"), ("l.ngpus", "1")]),
+        ("-lwalltime=1:00:00", [("l.walltime", "1:00:00")]),
+        ("-l ncpus=4 -l mem=4GB -N x", [("l.ncpus", "4"), ("l.mem", "4GB"), ("N", "x")]),
+        ("-l select=2:ncpus=48:ngpus=4:mem=190gb", [("l.select", "2:ncpus=48:ngpus=4:mem=190gb")]),
+        ("-l nodes=2:ppn=48", [("l.nodes", "2:ppn=48")]),
+        ("-l wd", [("l.wd", "")]),
+        ("-joe", [("j", "oe")]),
+        ("-v A=1,B='x y'", [("v", "A=1,B=x y")]),
+        ("-W umask=027", [("W", "umask=027")]),
+        ("-VN name", [("V", ""), ("N", "name")]),
+    ],
+)
+def test_qsub_options_in_all_their_shapes(line, expected):
+    """Lists, options without blanks, several in a line, quotes."""
+    assert options(f"#!/bin/bash\n#PBS {line}\n", "pbs") == expected
+
+
+def test_directives_end_at_the_first_command():
+    """Only what the scheduler reads counts: not what stands below, in another file, or behind a blank."""
+    text = "#!/bin/bash\n\n# note\n#SBATCH -N 2\n #SBATCH -n 3\n##SBATCH -n 4\necho\n#SBATCH -n 5\n"
+    assert options(text) == [("nodes", "2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "pbs", "slurm"),
+    [
+        ("48:00", 2880, 2880),
+        ("90", 90, 5400),
+        ("1:00:00", 3600, 3600),
+        ("2-0", None, 172800),
+        ("1-12:00", None, 129600),
+        ("1-12:00:30", None, 129630),
+        ("1:2:3:4", None, None),
+        ("1.5", 1, None),
+        ("abc", None, None),
+        ("", None, None),
+        ("-1", None, None),
+        ("٣", None, None),
+    ],
+)
+def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
+    """A bare number is seconds to PBS and minutes to Slurm, two parts are minutes to both, days are Slurm's."""
+    for read, seconds in ((values.pbs_seconds, pbs), (values.slurm_seconds, slurm)):
+        if seconds is None:
+            with pytest.raises(ValueError, match="no walltime"):
+                read(text)
+        else:
+            assert read(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "pbs", "slurm"),
+    [
+        ("190GB", 190, 190),
+        ("190gb", 190, 190),
+        ("760G", 760, 760),
+        ("4096M", 4, 4),
+        ("4096mb", 4, 4),
+        ("2tb", 2048, 2048),
+        ("4096", None, 4),
+        ("1.5GB", None, None),
+        ("4GiB", None, None),
+        ("x", None, None),
+    ],
+)
+def test_sizes_as_each_scheduler_reads_them(text, pbs, slurm):
+    """Units in any case; a bare number is MB to Slurm, and bytes to PBS, which nobody means."""
+    if pbs is None:
+        if text != "4096":
+            with pytest.raises(ValueError, match="no size"):
+                values.pbs_gb(text)
+    else:
+        assert values.whole_gb(values.pbs_gb(text)) == pbs
+    if slurm is not None:
+        assert values.whole_gb(values.slurm_gb(text)) == slurm
+
+
+def request(name: str, header: str, body: str = "srun python train.py\n"):
+    prefix = "#PBS" if name == "gadi" else "#SBATCH"
+    lines = "".join(f"{prefix} {line}\n" for line in header.splitlines())
+    return examine(f"#!/bin/bash\n{lines}{body}", search.load(name)).request
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "body", "expected"),
+    [
+        (
+            "gadi",
+            "-q gpuvolta\n-l ncpus=96,ngpus=8,mem=760GB,jobfs=800GB",
+            "mpirun -np 8 python x.py\n",
+            {"nodes": 2, "gpus_per_node": 4, "tasks_per_node": 4, "mem_gb": 380, "jobfs_gb": 400, "launcher": "mpirun"},
+        ),
+        (
+            "gadi",
+            "-q dgxa100\n-l ncpus=128,ngpus=8",
+            "torchrun --nproc_per_node=8 x.py\n",
+            {"nodes": 1, "gpus_per_node": 8, "tasks_per_node": 8, "launcher": "torchrun"},
+        ),
+        (
+            "gadi",
+            "-q gpuvolta\n-l ncpus=48,ngpus=4",
+            "python x.py\n",
+            {"gpus_per_node": 4, "tasks_per_node": 4, "launcher": "lightning"},
+        ),
+        ("gadi", "-q normal\n-l ncpus=8", "./a.out\n", {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": 8}),
+        ("gadi", "-q gpuvolta\n-l select=2:ncpus=48:ngpus=4", "python x.py\n", {"nodes": 2, "gpus_per_node": 4}),
+        ("gadi", "-q normal\n-l nodes=2:ppn=48", "mpirun ./a.out\n", {"nodes": 2, "tasks_per_node": 48}),
+        (
+            "jean-zay",
+            "-A abc@v100 -N2 --ntasks-per-node=4 --gres=gpu:4 -c 10 -t 2-0",
+            "srun python x.py\n",
+            {"nodes": 2, "tasks_per_node": 4, "cpus_per_task": 10, "walltime": "48:00:00", "partition": "v100"},
+        ),
+        (
+            "jean-zay",
+            "-A abc@h100 -C h100 -N 2 --ntasks-per-node=1 --gpus-per-node=4 -c 96",
+            "srun torchrun --nproc_per_node 4 x.py\n",
+            {"tasks_per_node": 4, "cpus_per_task": 24, "launcher": "torchrun", "partition": "h100"},
+        ),
+        ("jean-zay", "-A abc@cpu -n 40", "srun ./a.out\n", {"partition": "cpu_p1", "nodes": 1, "tasks_per_node": 40}),
+        ("jean-zay", "-A abc@cpu -n 80", "srun ./a.out\n", {"nodes": 2, "tasks_per_node": 40}),
+        ("jean-zay", "-A abc@v100 --gpus=8 -N 2", "srun ./a.out\n", {"gpus_per_node": 4}),
+        ("jean-zay", "-A abc@v100 --gpus-per-task=1 -N 1 -n 4", "srun ./a.out\n", {"gpus_per_node": 4}),
+        ("jean-zay", "-A abc@v100 --gres=gpu:4 --mem-per-cpu=2G -c 10", "srun ./a.out\n", {"mem_gb": 20}),
+        ("jean-zay", "-A abc@v100 --gres=gpu:1 --export=ALL,LR=0.1", "srun ./a.out\n", {"env": {"LR": "0.1"}}),
+    ],
+)
+def test_a_script_s_size_in_a_request_s_words(name, header, body, expected):
+    """Totals, chunks, tasks and GPUs in all their ways come to nodes and what each of them has."""
+    asked = request(name, header, body)
+    assert {key: getattr(asked, key) for key in expected} == expected
+
+
+def test_shell_is_read_as_bash_reads_it():
+    """Quotes over several lines, heredocs, loops, arrays and joined commands keep their lines and words."""
+    body = shell.read(
+        "a 'b\nc' \\\n d\ncat <<EOF >f\n#SBATCH -N 3\nit's\nEOF\nfor i in 1 2; do\n  x $i &\ndone; wait\n"
+        "n=( $(ls) )\nf() {\n  y\n}\nz && w | v\n[[ $q && $r ]] || ((i > 3))\n"
+    )
+    assert body.error is None
+    assert body.heredocs == {5, 6, 7}
+    told = [(one.first, one.last, one.block) for one in body.statements]
+    assert told[:4] == [(1, 3, ""), (4, 4, ""), (8, 10, "for"), (10, 10, "")]
+    assert [one.block for one in body.statements][4:6] == ["", "function"]
+    assert body.statements[0].commands[0].words == ["a", "'b\nc'", "d"]
+
+
+@pytest.mark.parametrize("text", ["echo 'x", 'echo "x', "x=$(ls", "if true; then\nx", "for i in 1; do x", "f() {"])
+def test_what_bash_cannot_read_is_named(text):
+    """A quote or a block that is never closed is found where it begins."""
+    error = shell.read(f"\n{text}\n").error
+    assert error is not None
+    assert error.line == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("x", "x"),
+        ("'a b'", "a b"),
+        ('"a b"c', "a bc"),
+        (r"a\ b", "a b"),
+        (r'"a\$b"', "a$b"),
+        ("'$x'", "$x"),
+        ("$x", None),
+        ('"$x"', None),
+        ("`ls`", None),
+        ("*.py", None),
+        ("~/x", None),
+        ("{a,b}", None),
+        ("a{}", "a{}"),
+        ("'*'", "*"),
+    ],
+)
+def test_plain_words_are_told_from_those_that_the_shell_expands(word, text):
+    """What the shell would expand is never carried over as if it were text."""
+    assert plain(word) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "directive", "expected"),
+    [
+        ("pbs", "#PBS -N mine -q big -l select=2:ncpus=8:mpiprocs=4", ("mine", "big", 2, 4, "")),
+        ("pbs", "#PBS -l select=3:ncpus=8", ("my_job.sh", "", 3, 1, "my_job.sh")),
+        ("pbs", "#PBS -l nodes=2:ppn=6", ("my_job.sh", "", 2, 6, "my_job.sh")),
+        ("gadi", "#PBS -q gpuvolta -l ncpus=96,ngpus=8", ("my_job.sh", "gpuvolta", 2, 1, "my_job.sh")),
+        ("jean-zay", "#SBATCH -J a -p gpu_p13 -n 8 --ntasks-per-node=4", ("a", "gpu_p13", 2, 4, "")),
+        ("jean-zay", "#PBS -N other -l select=4", ("my_job.sh", "", 1, 1, "my_job.sh")),
+        ("local", "", ("my_job.sh", "", 1, 1, "my_job.sh")),
+    ],
+)
+def test_a_script_of_ones_own_is_planned_as_it_asks(work, name, directive, expected):
+    """Name, partition, nodes and tasks on each are the directives'; the last is the name to submit it with."""
+    (work / "my job.sh").write_text(f"#!/bin/bash\n{directive}\ntrue\n")
+    _, plan, given = own.read(work / "my job.sh", search.load(name))
+    assert (plan.job_name, plan.partition_name, plan.nodes, plan.tasks_per_node, given) == expected
