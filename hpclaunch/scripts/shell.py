@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -310,7 +310,7 @@ def _inner(command: Command) -> Word | None:
     if at is None or command.says:
         return None
     flags = [flag for flag in words[at:] if flag.startswith(("-", "+"))]
-    for flag, after in pairwise([*words[at:], None]):
+    for flag, after in itertools.pairwise([*words[at:], None]):
         if flag not in flags:
             return None
         if re.fullmatch(r"-[a-z]*c", flag):
@@ -324,15 +324,14 @@ def _unclosed(text: str, heredocs: set[int], leaves: list[tuple[str, int]]) -> t
     for found in _QUOTES.finditer(text):
         if found["open"]:
             return text.count("\n", 0, found.start()) + 1, f"a {found[0]} that is never closed"
-    opened: list[tuple[str, int]] = []
+    opened: dict[str, list[tuple[int, str]]] = {}
     for kind, line in leaves:
         if kind in _CLOSES:
-            opened.append((kind, line))
-        elif last := next((one for one in reversed(opened) if _CLOSES[one[0]] == kind), None):
-            opened.remove(last)
+            opened.setdefault(_CLOSES[kind], []).append((line, kind))
+        elif opened.get(kind):
+            opened[kind].pop()
     counts = Counter(_CLOSES.get(kind) for kind, _ in leaves)
-    for kind, line in reversed(opened):
-        close = re.escape(_CLOSES[kind])
-        if counts[_CLOSES[kind]] > len(re.findall(rf"\b{close}\b" if close.isalpha() else close, text)):
-            return line, f"`{kind}` that is never closed"
-    return None
+    patterns = {close: rf"\b{close}\b" if close.isalpha() else re.escape(close) for close in opened}
+    sure = [opened[close] for close, pattern in patterns.items() if counts[close] > len(re.findall(pattern, text))]
+    line, kind = max(itertools.chain(*sure), default=(0, ""))
+    return (line, f"`{kind}` that is never closed") if line else None
