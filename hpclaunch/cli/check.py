@@ -13,7 +13,8 @@ from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import planned_request, request_options
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 
 
 @click.command("check", context_settings=CONTEXT)

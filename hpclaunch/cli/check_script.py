@@ -11,7 +11,8 @@ import msgspec
 from hpclaunch.cli.foreign import announce, rendered
 from hpclaunch.cli.job import talk
 from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess

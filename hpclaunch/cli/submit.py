@@ -13,7 +13,8 @@ from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.job import CONTEXT, quiet_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, nearer, planned_request, request_options
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.runs import registry
 
 
