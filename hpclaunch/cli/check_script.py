@@ -38,12 +38,12 @@ def check_script(
 
     `host` is the profile that knows this machine.
     """
-    from hpclaunch.job.links import followed
+    from hpclaunch.job.machine import follow_links
 
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), followed)
+    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), follow_links)
     if report.request is not None and "force" in typed:
         typed = {**typed, "force": report.request.force}  # without the traps that only a script has
     result, plan, script = _fixed(report, typed) if fix else (None, None, None)
@@ -148,9 +148,9 @@ def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None,
         result.problems = [(line, text) for line, text in result.problems if line]
     if result.request is None or result.problems or open_ones:
         return result, None, None
-    from hpclaunch.job.links import followed
+    from hpclaunch.job.machine import follow_links
 
-    plan, findings = consider(report.profile, followed(report.profile.site, result.request))
+    plan, findings = consider(report.profile, follow_links(report.profile.site, result.request))
     refusals = [(0, str(finding)) for finding in findings if finding.refuses]
     result.problems += refusals
     if plan is None or refusals:
