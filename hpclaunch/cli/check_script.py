@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from hpclaunch.cli.foreign import announce, rendered
-from hpclaunch.cli.job import talk
+from hpclaunch.cli.job import summarize
 from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
 from hpclaunch.job.plan import Plan, consider
 from hpclaunch.profile import search
@@ -68,7 +68,7 @@ def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None
         for number, text in sorted(said):
             click.echo(f"{_where(path, number)} {kind}: {printable(text, kept='')}", err=True)
     if script is not None and plan is not None:
-        talk(plan, quiet=False)
+        summarize(plan, quiet=False)
         click.echo(script, nl=False)
     else:
         click.echo("hpclaunch: no new script: mend what is said above, or give the option that decides it", err=True)

@@ -14,7 +14,8 @@ from click.core import ParameterSource
 from hpclaunch import paths
 from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import config_file, planned_request, request_options
+from hpclaunch.cli.options import request_options
+from hpclaunch.cli.requests import config_file, planned_request
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}

@@ -109,7 +109,7 @@ def test_a_script_never_waits_for_an_answer(qsub):
         stdout, stderr = process.communicate(timeout=60)
         assert process.returncode == 0
         assert re.fullmatch(r"\d+\.\S+\n", stdout)
-        assert f"{ASKED}: submitted unasked, nobody is at a terminal; --max-cost refuses\n" in stderr
+        assert f"{ASKED}: submitted unasked, stdin is no terminal; use --max-cost\n" in stderr
 
 
 def test_the_limit_comes_from_the_profile_and_the_config_file(qsub, work):
@@ -151,7 +151,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0 and stdout
     assert stderr == NOT_SHIPPED + (
-        "hpclaunch: warning: --max-cost and --confirm-above: what job.sh costs is not known, it is submitted\n"
+        "hpclaunch: warning: --max-cost and --confirm-above cannot be kept: the price of job.sh is not known\n"
     )
     process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
     assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", NOT_SHIPPED)
@@ -159,7 +159,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     profile.write_text(profile.read_text() + "confirm_above: 20\n")
     process = start("submit", "--site", "gadi-here", "--script", "job.sh")
     assert process.communicate(timeout=60)[1] == NOT_SHIPPED + (
-        "hpclaunch: warning: confirm_above of gadi-here: what job.sh costs is not known, it is submitted\n"
+        "hpclaunch: warning: confirm_above of gadi-here cannot be kept: the price of job.sh is not known\n"
     )
 
 
