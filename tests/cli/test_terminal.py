@@ -96,7 +96,7 @@ def test_names_of_files_and_words_of_errors_are_harmless(cli, work):
         ("compare", *GADI, "--", "true"),
         ("site", "list"),
         ("jobs",),
-        ("check", "--script", "old.sh", "--site", "gadi", "--fix"),
+        ("check", "--script", "old.sh", "--site", "gadi"),
         ("run", "--quiet", "--", "true"),
     ],
     ids=" ".join,
