@@ -14,7 +14,8 @@ from hpclaunch.cli.options import request_options
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 
 
 @click.command("check", context_settings=CONTEXT)

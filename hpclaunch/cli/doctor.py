@@ -35,7 +35,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     3 where the scheduler is out of reach.
     """
     from hpclaunch.doctor import Patient, examine
-    from hpclaunch.job.plan import make_plan
+    from hpclaunch.job.consider import make_plan
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""

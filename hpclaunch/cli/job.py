@@ -12,7 +12,8 @@ from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import launch_options, request_options
 from hpclaunch.cli.requests import launch_request, planned_request
 from hpclaunch.errors import HpclaunchError, printable
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 

@@ -14,7 +14,8 @@ from hpclaunch.cli.job import CONTEXT, quiet_option, summarize
 from hpclaunch.cli.options import CONFIRM_ABOVE, request_options
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.runs import registry
 
 

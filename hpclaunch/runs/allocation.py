@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile

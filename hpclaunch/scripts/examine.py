@@ -12,7 +12,8 @@ from hpclaunch.errors import printable
 from hpclaunch.job.checks import CHECKS, Finding
 from hpclaunch.job.checks.finding import is_unconfirmed
 from hpclaunch.job.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Partition, Site

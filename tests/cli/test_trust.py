@@ -11,7 +11,7 @@ import pytest
 from test_confirm import at_terminal
 
 from hpclaunch import paths
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from hpclaunch.job import compare
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

@@ -15,8 +15,8 @@ from test_golden import ACCOUNTS, CASES, GOLDEN
 
 from hpclaunch import paths
 from hpclaunch.errors import RequestError
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.explain import fields
-from hpclaunch.job.plan import make_plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

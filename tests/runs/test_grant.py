@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import processes_with, program
 
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import Cost
-from hpclaunch.job.plan import make_plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.runs import budget
