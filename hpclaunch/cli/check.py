@@ -41,9 +41,9 @@ def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, findings = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
-        from hpclaunch.cli.price import tell_grant
+        from hpclaunch.cli.price import show_remaining
 
-        tell_grant(plan, profile)
+        show_remaining(plan, profile)
     words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + findings, as_json)
 

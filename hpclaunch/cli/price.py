@@ -1,4 +1,4 @@
-"""The price on the way to a submission: what is left of the grant, and whether the person means it."""
+"""The price on the way to a submission: what remains of the allocation, and whether the user means it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hpclaunch.job.request import quote
 from hpclaunch.profile.search import Profile
 
 
-def tell_grant(plan: Plan, profile: Profile) -> None:
-    """Tell on stderr what is left to the account, where the site's own command says so, and whether that is enough.
+def show_remaining(plan: Plan, profile: Profile) -> None:
+    """Print on stderr what remains of the allocation, if the site's own command says so, and whether it is enough.
 
     A command that a profile in the current folder names is not run: that may be anybody's repository.
     """
     from hpclaunch.runs import budget
 
     for layer in profile.layers:
-        if "grant" in layer.data and not paths.is_trusted(layer.path):
+        if "allocation" in layer.data and not paths.is_trusted(layer.path):
             file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
-            click.echo(f"hpclaunch: {file}: its grant.command is not run; if it is yours, move it to {own}", err=True)
+            click.echo(f"hpclaunch: {file}: its allocation.command is not run; if it is yours, move it to {own}", err=True)
             return
     if (left := budget.remaining(plan)) is None:
         return

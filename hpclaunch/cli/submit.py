@@ -66,7 +66,7 @@ def submit_command(
         from hpclaunch.cli import price
 
         if not quiet and price.at_terminal():
-            price.tell_grant(plan, profile)
+            price.show_remaining(plan, profile)
         price.confirm(plan, yes)
     run = _submit(plan, text, before, name)
     if wait_for_end or follow:
