@@ -1,4 +1,4 @@
-"""What is left of a grant, from commands that answer, mumble, fail and hang."""
+"""What remains of an allocation, from commands that answer, mumble, fail and hang."""
 
 from __future__ import annotations
 
@@ -145,18 +145,18 @@ def test_a_command_that_cannot_start_is_no_answer(command):
 def test_a_command_that_hangs_is_ended(command, monkeypatch, tmp_path, script):
     """Nobody waits for it longer than a few seconds, and it leaves nothing running."""
     monkeypatch.setattr(budget, "SECONDS", 0.5)
-    monkeypatch.setenv("GRANT_TEST", f"hangs in {tmp_path}")
+    monkeypatch.setenv("BUDGET_TEST", f"hangs in {tmp_path}")
     command("nci_account", script)
     begun = time.monotonic()
     assert left() is None
     assert time.monotonic() - begun < 3
-    monkeypatch.delenv("GRANT_TEST")
+    monkeypatch.delenv("BUDGET_TEST")
     time.sleep(0.1)
     assert not [line for line in processes_with(f"hangs in {tmp_path}") if "sleep" in line]
 
 
 def test_what_is_free_asks_nobody(command):
-    """A job that costs nothing needs no grant."""
+    """A job that costs nothing needs no allocation."""
     command("idracct", "touch asked\n" + said("remaining: 5 h"))
     assert left("jean-zay", partition="prepost", account="abc@cpu") is None
     assert not Path("asked").exists()
@@ -173,11 +173,11 @@ def test_too_little_is_said_with_both_numbers():
 
 def test_a_pattern_that_is_none_is_a_mistake_of_the_profile(cli, work):
     """A regular expression that is none is named by file and line, not met at the next submission."""
-    text = "extends: gadi\ngrant:\n  command: [mybalance]\n  remaining: 'Avail('\n"
+    text = "extends: gadi\nallocation:\n  command: [mybalance]\n  remaining: 'Avail('\n"
     (work / "mine.yaml").write_text(text)
     result = cli("site", "check", "mine.yaml")
     assert result.exit_code == 1
-    assert result.stderr.startswith("hpclaunch: mine.yaml:4: budget.remaining: no regular expression: ")
+    assert result.stderr.startswith("hpclaunch: mine.yaml:4: allocation.remaining: no regular expression: ")
 
 
 def test_render_asks_nobody(cli, command):
