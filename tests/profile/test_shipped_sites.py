@@ -145,12 +145,8 @@ def test_gadi_least_sizes(name, least, step):
     assert (GADI.partitions[name].min_cores, GADI.partitions[name].core_step) == (least, step)
 
 
-# NCI's "Queue Limits": SU for a core and hour
-RATES = {
-    **{"normal": 2, "express": 6, "normalbw": 1.25, "expressbw": 3.75, "normalsl": 1.5, "normalsr": 2, "expresssr": 6},
-    **{"hugemem": 3, "hugemembw": 1.25, "megamem": 5, "megamembw": 1.25, "copyq": 2},
-    **{"gpuvolta": 3, "dgxa100": 4.5, "gpuhopper": 7.5},
-}
+# NCI's "Queue Limits": SU for a core and hour, in the order of QUEUES
+RATES = [2, 6, 1.25, 3.75, 1.5, 2, 6, 3, 1.25, 5, 1.25, 3, 4.5, 7.5, 2]
 # NCI's "Job costs": queue, cpus, GB, SU for five hours
 EXAMPLES = [
     ("normal", 8, 16, 80),
@@ -165,7 +161,7 @@ EXAMPLES = [
 def test_gadi_prices():
     """A core and hour of each queue costs NCI's rate, and NCI's worked examples cost what that page says."""
     assert {queue.charge.unit for queue in GADI.partitions.values()} == {"SU"}
-    assert {name: queue.charge.rate for name, queue in GADI.partitions.items()} == RATES
+    assert [GADI.partitions[row.split()[0]].charge.rate for row in QUEUES] == RATES
     for name, cpus, mem, su in EXAMPLES:
         gpus = cpus // 12 if name == "gpuvolta" else 0
         sizes = {"nodes": 1, "gpus_per_node": gpus, "cpus_per_node": cpus, "mem_gb": mem}
