@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The price before a submission: what remains of the allocation, and the confirmation above a limit."""
-=======
-"""The price on the way to a submission: what remains of the allocation, and whether the user means it."""
->>>>>>> why
 
 from __future__ import annotations
 
@@ -18,11 +14,7 @@ from hpclaunch.profile.search import Profile
 
 
 def show_remaining(plan: Plan, profile: Profile) -> None:
-<<<<<<< HEAD
     """Print on stderr what remains of the allocation, by the site's own command, and warn if that is too little.
-=======
-    """Print on stderr what remains of the allocation, if the site's own command says so, and whether it is enough.
->>>>>>> why
 
     A command named by a profile of the current folder is not run: that may be anybody's repository.
     """
@@ -31,7 +23,7 @@ def show_remaining(plan: Plan, profile: Profile) -> None:
     for layer in profile.layers:
         if "allocation" in layer.data and not paths.is_trusted(layer.path):
             file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
-            click.echo(f"hpclaunch: {file}: its allocation.command is not run; if it is yours, move it to {own}", err=True)
+            click.echo(f"hpclaunch: {file}: allocation.command is not run; if it is yours, move it to {own}", err=True)
             return
     if (left := budget.remaining(plan)) is None:
         return

@@ -1,17 +1,14 @@
 #!/bin/bash
-# jean-zay h100: 2 nodes x 4 tasks = world size 8, 192 cpus, 8 GPUs, walltime 01:00:00, at most 8 GPU-hours
-# Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
-#   hpclaunch render --site jean-zay --nodes 2 --partition h100 --account abc@h100 --launcher tasks -- python train.py --epochs 3
+# slurm default: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, walltime 01:00:00
+# Made by hpclaunch 0.1.0 from site profile slurm (checked 2026-11-21); the same again:
+#   hpclaunch render --site slurm --nodes 2 --gpus-per-node 4 --cpus-per-task 12 -- python train.py --epochs 3
 #SBATCH --job-name=train
-#SBATCH --account=abc@h100
-#SBATCH --constraint=h100
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
 #SBATCH --gres=gpu:4
-#SBATCH --cpus-per-task=24
+#SBATCH --cpus-per-task=12
 #SBATCH --time=01:00:00
 #SBATCH --output=%x_%j.out
-#SBATCH --hint=nomultithread
 
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
@@ -21,7 +18,7 @@ mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
 # Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
 (set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
-    '"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "h100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
+    '"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "default", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "slurm", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -48,13 +45,7 @@ trap 'ended=1; exit 143' TERM # else that would be the code of the command befor
 ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 
 # Environment.
-# A job submitted from a non-login shell lacks the module command.
-# shellcheck source=/dev/null
-command -v module >/dev/null || source /etc/profile
-module purge
-module load arch/h100 || exit 1
-module load pytorch-gpu/py3/2.8.0 || exit 1
-export OMP_NUM_THREADS=24 PYTHONUNBUFFERED=1
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
 # The launch, the same for every job of this kind.
@@ -100,7 +91,7 @@ follower=$!
 # Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
 # what the allocation has in SLURM_NTASKS and the like would win.
 export -f fail run_rank
-srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=24 \
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=12 \
     --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null

@@ -1,25 +1,36 @@
 #!/bin/bash
-# jean-zay cpu_p1: 2 nodes x 1 task = world size 2, 80 cpus, walltime 01:00:00, at most 80 core-hours
+# jean-zay v100: 2 nodes x 4 tasks = world size 8, 80 cpus, 8 GPUs, walltime 3 attempts of 01:00:00, at most 24 GPU-hours
 # Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
-#   hpclaunch render --site jean-zay --nodes 2 --partition cpu_p1 --account abc@cpu --launcher torchrun -- python train.py --epochs 3
+#   hpclaunch render --site jean-zay --nodes 2 --partition v100 --account abc@v100 --max-attempts 3 -- python train.py --epochs 3
 #SBATCH --job-name=train
-#SBATCH --account=abc@cpu
+#SBATCH --account=abc@v100
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1
-#SBATCH --cpus-per-task=40
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=10
 #SBATCH --time=01:00:00
 #SBATCH --output=%x_%j.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
 #SBATCH --hint=nomultithread
 
 # shellcheck disable=SC2329 # the fan-out calls the functions
 # Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
+# Slurm's USR1 comes 120 s before the walltime, or up to a minute earlier; the file tells every rank.
+trap 'touch "$HPCLAUNCH_RUN_DIR/warned"' USR1
+export HPCLAUNCH_ATTEMPT=$((${SLURM_RESTART_COUNT:-0} + 1))
+if ((HPCLAUNCH_ATTEMPT > 3)); then # a node died, or the job was preempted, in the last one
+    echo "hpclaunch: 3 attempts are used up"
+    exit 75
+fi
 job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
 mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
+rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,warned,again}
 # Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
 (set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
-    '"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "cpu_p1", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 1}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
+    '"job_name": "train", "max_attempts": 3, "nodes": 2, "partition": "v100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -51,7 +62,7 @@ ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 command -v module >/dev/null || source /etc/profile
 module purge
 module load pytorch-gpu/py3/2.8.0 || exit 1
-export OMP_NUM_THREADS=40 PYTHONUNBUFFERED=1
+export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
 # The launch, the same for every job of this kind.
@@ -71,35 +82,34 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
     flock -n "$lock" || (($? != 1)) # 1: another has it
 }
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
-export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=1
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
 
 # One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
-    # srun's task was the node's torchrun: libraries that read its variables must find this rank, and no step of srun's.
-    unset "${!SLURM_STEP@}" SLURM_TRES_PER_TASK # the latter says SLURM_CPUS_PER_TASK too
-    export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE SLURM_NPROCS=$WORLD_SIZE \
-        SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=40
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
     trap : INT TERM USR1 USR2
     set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") # a program, never one of this shell's own words
-    local code=$?
+    echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
+    (exec "$@") &
+    local pid=$! warner code told=0
+    (until [[ -e $HPCLAUNCH_RUN_DIR/warned ]]; do
+        ((LOCAL_RANK)) || ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+        sleep 1
+    done && kill -USR1 "$pid") &
+    warner=$!
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    wait "$pid"
+    code=$?
+    kill "$warner" 2>/dev/null || told=1
+    # Told that the end is near, or by the TERM of a preemption, the command may save and leave with 75: "start me again".
+    # One that does not know the signal dies of it, 138, and is started again as well.
+    if ((code == 75 || (told && code == 138))); then
+        touch "$HPCLAUNCH_RUN_DIR/again"
+        return 0
+    fi
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
-}
-
-# The agent of one node; it starts the node's ranks.
-run_torchrun() { # COMMAND...
-    trap : TERM
-    export NODE_RANK=$SLURM_NODEID
-    python -m torch.distributed.run --nnodes=2 --nproc-per-node=1 \
-        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
-        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
-        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
-    local code=$?
-    fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
-    return 1
 }
 
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
@@ -113,13 +123,49 @@ follower=$!
 
 # Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
 # what the allocation has in SLURM_NTASKS and the like would win.
-export -f fail run_rank run_torchrun
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=40 \
-    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}"
+export -f fail run_rank
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=10 \
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" &
+job=$!
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null
 show
 ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+
+# A scheduler may be out of reach for a while: COMMAND again and again until it succeeds or the time is up.
+insist() { # WALLTIME_ENDS COMMAND...
+    local until=$(($(date +%s) + 120))
+    ((until < $1)) || until=$1
+    until "${@:2}"; do
+        (($(date +%s) + 10 < until)) && [[ -z $ended ]] || return 1
+        sleep 5
+    done
+}
+
+# Nobody else will start the next attempt: the job ends here, and says how to go on.
+give_up() { # COMMAND
+    echo "75 - the next attempt, which could not be submitted" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: attempt $((HPCLAUNCH_ATTEMPT + 1)) could not be submitted, for what is said above; to go on by hand: $1"
+}
+
+# Saved and not done: this script requeues the job, unless a handler in the command did (Lightning's own does).
+if [[ -e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    if ((HPCLAUNCH_ATTEMPT < 3)); then
+        echo "hpclaunch: the walltime is near, going on in attempt $((HPCLAUNCH_ATTEMPT + 1)) of 3"
+        warned=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned" 2>/dev/null || date +%s)
+        if insist $((warned + 120)) scontrol requeue "$SLURM_JOB_ID"; then
+            ended=1
+            sleep 60 # Slurm ends this script
+            exit 75
+        fi
+        give_up "scontrol requeue $SLURM_JOB_ID"
+    else
+        echo "hpclaunch: not done, and 3 attempts are used up"
+    fi
+    code=75
+fi
 
 # The first failure gives the job its exit code.
 if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then

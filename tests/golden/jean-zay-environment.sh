@@ -1,14 +1,13 @@
 #!/bin/bash
-# jean-zay a100: 1 node x 8 tasks = world size 8, 64 cpus, 8 GPUs, walltime 01:00:00, at most 8 GPU-hours
+# jean-zay v100: 1 node x 4 tasks = world size 4, 40 cpus, 4 GPUs, walltime 01:00:00, at most 4 GPU-hours
 # Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
-#   hpclaunch render --site jean-zay --nodes 1 --partition a100 --account abc@a100 --launcher lightning -- python train.py --epochs 3
+#   hpclaunch render --site jean-zay --partition v100 --account abc@v100 --setup 'ulimit -c 0' --venv '~/my torch' --env 'A=b c' --env WANDB_API_KEY -- python train.py --epochs 3
 #SBATCH --job-name=train
-#SBATCH --account=abc@a100
-#SBATCH --constraint=a100
+#SBATCH --account=abc@v100
 #SBATCH --nodes=1
-#SBATCH --ntasks-per-node=1
-#SBATCH --gres=gpu:8
-#SBATCH --cpus-per-task=64
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=10
 #SBATCH --time=01:00:00
 #SBATCH --output=%x_%j.out
 #SBATCH --hint=nomultithread
@@ -21,7 +20,7 @@ mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
 # Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
 (set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
-    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "a100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 8}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
+    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "v100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -52,9 +51,13 @@ ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 # shellcheck source=/dev/null
 command -v module >/dev/null || source /etc/profile
 module purge
-module load arch/a100 || exit 1
 module load pytorch-gpu/py3/2.8.0 || exit 1
-export OMP_NUM_THREADS=8 PYTHONUNBUFFERED=1
+# shellcheck source=/dev/null
+source "$HOME"'/my torch'/bin/activate || exit 1
+export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
+export A='b c'
+: "${WANDB_API_KEY?must come from where the job is submitted (--env WANDB_API_KEY)}"
+ulimit -c 0
 command=(python train.py --epochs 3)
 
 # The launch, the same for every job of this kind.
@@ -74,24 +77,22 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
     flock -n "$lock" || (($? != 1)) # 1: another has it
 }
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
-export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=8
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4
 
-# The ranks of one node: its place in the world, its log, its exit code. Signals are for the command to handle.
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    export NODE_RANK=$SLURM_NODEID
-    unset SLURM_NTASKS # else Lightning waits for ranks started by srun
-    unset RANK LOCAL_RANK
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
     trap : INT TERM USR1 USR2
     set +eu # which the file of a BASH_ENV may set
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?
-    ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
 
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-first=$HPCLAUNCH_RUN_DIR/node-0
+first=$HPCLAUNCH_RUN_DIR/rank-0
 exec {out}<>"$first.log" {err}<>"$first.err"
 # NFS sees what another node wrote when it opens a file.
 show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
@@ -102,7 +103,7 @@ follower=$!
 # Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
 # what the allocation has in SLURM_NTASKS and the like would win.
 export -f fail run_rank
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=64 \
+srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=10 \
     --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
 code=$?
 { kill "$follower" && wait "$follower"; } 2>/dev/null

@@ -1,16 +1,18 @@
 #!/bin/bash
-# gadi normal: 1 node x 1 task = world size 1, 48 cpus, 190 GB, walltime 01:00:00, at most 96 SU
+# gadi gpuvolta: 1 node x 4 tasks = world size 4, 48 cpus, 4 GPUs, 380 GB, walltime 01:00:00, at most 144 SU
 # Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
-#   hpclaunch render --site gadi --nodes 1 --partition normal --account ab12 --launcher lightning -- python train.py --epochs 3
+#   hpclaunch render --site gadi --partition gpuvolta --account ab12 --setup 'ulimit -c 0' --venv '~/my torch' --env 'A=b c' --env WANDB_API_KEY -- python train.py --epochs 3
 #PBS -N train
 #PBS -P ab12
-#PBS -q normal
+#PBS -q gpuvolta
 #PBS -l ncpus=48
-#PBS -l mem=190GB
+#PBS -l ngpus=4
+#PBS -l mem=380GB
 #PBS -l jobfs=400GB
 #PBS -l storage=gdata/dk92
 #PBS -l wd
 #PBS -l walltime=01:00:00
+#PBS -v WANDB_API_KEY
 #PBS -j oe
 
 # shellcheck disable=SC2329 # the fan-out calls the functions
@@ -23,7 +25,7 @@ mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
 rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
 # Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
 (set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
-    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "normal", "poll": 600, "scheduler": "pbs", "seconds": 3600, "site": "gadi", "tasks_per_node": 1}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
+    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "gpuvolta", "poll": 600, "scheduler": "pbs", "seconds": 3600, "site": "gadi", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 
 # The first failure is the job's; what fails after it is its consequence.
@@ -55,7 +57,12 @@ ours=$(set +o; shopt -p; trap -p; declare -f fail record)
 command -v module >/dev/null || source /etc/profile
 module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || exit 1
-export OMP_NUM_THREADS=48 PYTHONUNBUFFERED=1
+# shellcheck source=/dev/null
+source "$HOME"'/my torch'/bin/activate || exit 1
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
+export A='b c'
+: "${WANDB_API_KEY?must come from where the job is submitted (--env WANDB_API_KEY)}"
+ulimit -c 0
 command=(python train.py --epochs 3)
 
 # The launch, the same for every job of this kind.
@@ -81,7 +88,7 @@ take_port() { # PORT; the lock lasts as long as this script and what it starts
     flock -n "$lock" || (($? != 1)) # 1: another has it
 }
 until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
-export MASTER_ADDR MASTER_PORT WORLD_SIZE=1 LOCAL_WORLD_SIZE=1
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4
 
 # What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
 # a session of its own, and reads until the other end of its pipe is gone.
@@ -90,20 +97,32 @@ start_guard() { # MARK
     exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
 }
 
-# The ranks of one node: its place in the world, its log, its exit code. Signals are for the command to handle.
+# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    unset RANK LOCAL_RANK
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2
     set +eu # which the file of a BASH_ENV may set
-    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     (exec "$@") # a program, never one of this shell's own words
     local code=$?
-    ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
     return "$code"
 }
 
+# The agent of one node; it starts the node's ranks.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    python -m torch.distributed.run --nnodes=1 --nproc-per-node=4 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+    local code=$?
+    fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    return 1
+}
+
 # Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-first=$HPCLAUNCH_RUN_DIR/node-0
+first=$HPCLAUNCH_RUN_DIR/rank-0
 exec {out}<>"$first.log" {err}<>"$first.err"
 # NFS sees what another node wrote when it opens a file.
 show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
@@ -119,7 +138,7 @@ run_node() { # NODE_RANK
     trap 'fail 143 "node-$NODE_RANK.log" "node $NODE_RANK (told to end)"' TERM
     local pid tick pids=() verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     set -m
-    run_rank "${command[@]}" &
+    run_torchrun "${command[@]}" &
     pids+=($!)
     set +m
     unset HPCLAUNCH_NODE
@@ -144,6 +163,7 @@ run_node() { # NODE_RANK
 }
 
 trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
+export -f fail run_rank
 run_node 0 &
 node=$!
 while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
