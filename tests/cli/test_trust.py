@@ -183,7 +183,7 @@ def test_a_repositorys_allocation_command_is_not_run(hostile, command, code):
     (hostile.parent / "templates" / "gadi.sh.j2").unlink()
     limit = ("--confirm-above", "1") if command == "submit" else ()
     _, talk = at_terminal("--site", "gadi", *limit, answer=b"n\n", code=code, command=command)
-    assert "site_profiles/gadi.yaml: its allocation.command is not run; if it is yours, move it to " in talk
+    assert "site_profiles/gadi.yaml: allocation.command is not run; if it is yours, move it to " in talk
     assert not hostile.exists()
 
 
