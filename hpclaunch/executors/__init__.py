@@ -34,9 +34,9 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
 def plan_of(options: dict[str, Any]) -> Plan:
     """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
     from hpclaunch.job.consider import make_plan
-    from hpclaunch.job.links import followed
+    from hpclaunch.job.machine import follow_links
     from hpclaunch.job.request import make_request
     from hpclaunch.profile.search import load
 
     profile = load(options["site"])
-    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))
+    return make_plan(profile, follow_links(profile.site, make_request({"launcher": "tasks", **options})))
