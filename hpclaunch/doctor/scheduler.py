@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from hpclaunch.doctor import ASK_SECONDS, Finding, Patient
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
-from hpclaunch.schedulers.machine import user
-from hpclaunch.schedulers.pbs.limits import my_groups
+from hpclaunch.schedulers.machine import my_groups, user
 from hpclaunch.schedulers.slurm.limits import table
 
 # What hpclaunch calls on a login node: what it needs, and what it can do without.
