@@ -14,7 +14,8 @@ from click.core import ParameterSource
 from hpclaunch import paths
 from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import config_file, planned_request, request_options
+from hpclaunch.cli.options import request_options
+from hpclaunch.cli.requests import config_file, planned_request
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -34,7 +35,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     3 where the scheduler is out of reach.
     """
     from hpclaunch.doctor import Patient, examine
-    from hpclaunch.job.plan import make_plan
+    from hpclaunch.job.consider import make_plan
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""

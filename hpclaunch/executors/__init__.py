@@ -33,8 +33,8 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
 
 def plan_of(options: dict[str, Any]) -> Plan:
     """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
+    from hpclaunch.job.consider import make_plan
     from hpclaunch.job.links import followed
-    from hpclaunch.job.plan import make_plan
     from hpclaunch.job.request import make_request
     from hpclaunch.profile.search import load
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import PurePath
 
 from msgspec import Struct, structs
 
 from hpclaunch import walltime
-from hpclaunch.errors import RequestError, counted
-from hpclaunch.job import checks
-from hpclaunch.job.checks import Finding
-from hpclaunch.job.checks.limits import known_qos, qos_limits, unlisted_qos
-from hpclaunch.job.checks.suggestions import with_suggestions
-from hpclaunch.job.checks.words import HIDES_SLURM
+from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost, job_cost
+from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import of_job
 from hpclaunch.paths import WORKLOADS
@@ -27,8 +22,8 @@ from hpclaunch.schedulers import Scheduler, scheduler
 
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
-# The options whose words may mean nothing at a site, by the check that says so.
-_WORDS = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
+# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
+HIDES_SLURM = {"bash", "interactive"}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -162,42 +157,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         return ", ".join(parts)
 
 
-def make_plan(profile: Profile, request: Request) -> Plan:
-    """Fill every number that the request leaves open from the profile.
-
-    Raises RequestError with every refusal at once, each with the numbers and what would be right.
-    """
-    plan, findings = consider(profile, request)
-    refusals = [str(finding) for finding in findings if finding.refuses]
-    if plan is None or refusals:
-        raise RequestError(*refusals)
-    return plan
-
-
-def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
-    """Return the plan of a request and all that is to be said of it, refusals and warnings alike.
-
-    The plan is there also where a finding refuses it; it is None where a word of the request means nothing here.
-    The rest of such a request is checked all the same, so that everything is said at once.
-    """
-    findings = list(checks.request_findings(profile, request))
-    wrong = {finding.check for finding in findings}
-    left_open = {option: None for name in wrong for option in _WORDS[name]}
-    request = structs.replace(request, **left_open)
-    plan = _plan(profile, request)
-
-    def check(request: Request) -> Iterator[Finding]:
-        return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
-
-    findings = list(with_suggestions([*findings, *check(request)], request, check))
-    if wrong:
-        return None, findings
-    warnings = [str(finding) for finding in findings if not finding.refuses]
-    return structs.replace(plan, warnings=warnings), findings
-
-
-def _plan(profile: Profile, request: Request) -> Plan:
-    """Fill every number, whatever the site may think of it; each word of the request is known to mean something."""
+def unchecked_plan(profile: Profile, request: Request) -> Plan:
+    """Return the plan of a request whose words are all known, whether or not the site would take it."""
     site = profile.site
     wanted = request.partition or site.default_partition
     partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
@@ -294,7 +255,10 @@ def _part(share: float, whole: float | None) -> int | None:
 def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
     """Return the QoS asked for, else the first that the job fits."""
     if wanted is not None:
-        return known_qos(partition, wanted) or unlisted_qos(wanted)
+        listed = (qos for qos in partition.qos if qos.name == wanted)
+        return next(
+            listed, Qos(name=wanted, max_walltime="9999:59:59")
+        )  # one that the site does not list has no limits
     for qos in partition.qos:
         limits = qos_limits(qos, seconds, gpus, cores)
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):

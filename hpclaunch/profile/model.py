@@ -56,14 +56,14 @@ class Charge(Record, frozen=True, kw_only=True):
     ] = None
 
 
-class Grant(Record, frozen=True, kw_only=True):
-    """How the site tells what is left to an account."""
+class Allocation(Record, frozen=True, kw_only=True):
+    """How to ask the site what remains of an account's allocation."""
 
     command: Annotated[
         list[Line],
         Meta(min_length=1, description="The command, word by word; {account}, and {project} without its @suffix."),
     ]
-    remaining: Annotated[Line, Meta(description="What stands before the number that is left, a regular expression.")]
+    remaining: Annotated[Line, Meta(description="What stands before the remaining amount, a regular expression.")]
 
 
 class Tier(Record, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
-    grant: Grant | None = None
+    allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
     multi_node: Annotated[

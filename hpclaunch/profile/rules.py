@@ -22,8 +22,8 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
     if site.default_partition not in site.partitions:
         yield ("default_partition",), f"no such partition{did_you_mean(site.default_partition, site.partitions)}"
     yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))
-    if site.grant and (wrong := _no_pattern(site.grant.remaining)):
-        yield ("grant", "remaining"), wrong
+    if site.allocation and (wrong := _no_pattern(site.allocation.remaining)):
+        yield ("allocation", "remaining"), wrong
     for i, refused in enumerate(site.refused_directives):
         if wrong := _no_pattern(refused.pattern):
             yield ("refused_directives", i, "pattern"), wrong

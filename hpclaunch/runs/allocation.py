@@ -11,7 +11,8 @@ from msgspec import structs
 
 from hpclaunch import paths, schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile

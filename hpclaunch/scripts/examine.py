@@ -12,16 +12,17 @@ from hpclaunch.errors import printable
 from hpclaunch.job.checks import CHECKS, Finding
 from hpclaunch.job.checks.finding import is_unconfirmed
 from hpclaunch.job.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
 from hpclaunch.scripts.asked import Asked, placeholders
-from hpclaunch.scripts.complete import complete
 from hpclaunch.scripts.lexer import plain
 from hpclaunch.scripts.program import Program, assignments, understand
+from hpclaunch.scripts.ranks import complete
 from hpclaunch.scripts.remark import Directives, Remark, remark
 from hpclaunch.scripts.tables import in_scripts_words
 from hpclaunch.scripts.traps import TRAPS

@@ -9,7 +9,7 @@ import pytest
 import hpclaunch
 from hpclaunch.errors import RequestError
 from hpclaunch.job.checks import CHECKS, Finding
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.links import followed
-from hpclaunch.job.plan import make_plan
 from hpclaunch.job.request import make_request
 from hpclaunch.job.storage import named_by
 from hpclaunch.profile import search
