@@ -155,7 +155,7 @@ class Messages(Record, frozen=True, kw_only=True):
         dict[Line, Line],
         Meta(description="By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
     ] = {}
-    ends: Annotated[dict[Line, Line], Meta(description="By the scheduler's reason for the end, or its first word.")] = {}
+    ends: Annotated[dict[Line, Line], Meta(description="By the reason for a job's end, or its first word.")] = {}
     exit_codes: Annotated[dict[int, Line], Meta(description="By the exit code.")] = {}
     signals: Annotated[dict[Word, Line], Meta(description="By the signal that ended a program, as SIGKILL.")] = {}
     hints: Annotated[

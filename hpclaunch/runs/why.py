@@ -53,7 +53,7 @@ def explain(run: Run, state: State, site: Messages | None = None) -> list[str]:
 def _headline(run: Run, state: State, failure: Failure | None, end: str) -> str:
     """Return the run, its state and the cause in one line: `1234 (gadi, train) FAILED: rank 3 on n1 exited with 7`."""
     if state.word in ENDED and end and (failure is None or _first_word(state) != "OUT_OF_MEMORY"):
-        cause = end.split(". ")[0]
+        cause = end.partition(". ")[0]
     elif failure:
         cause = str(failure)
     elif state.word in (COMPLETED, RUNNING):
@@ -85,8 +85,8 @@ def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages)
     if state.reason:
         return [f"The scheduler's reason: {state.reason}. Its logs, if it has any, are in {run.folder}"]
     return [
-        "The scheduler does not know this job: it was submitted a moment ago, ended so long ago that it is forgotten, was "
-        f"dropped silently, or runs on another machine. Its logs, if it has any, are in {run.folder}"
+        "The scheduler does not know this job: it was submitted a moment ago, ended so long ago that it is forgotten, "
+        f"was dropped silently, or runs on another machine. Its logs, if it has any, are in {run.folder}"
     ]
 
 
@@ -95,7 +95,7 @@ def _never_fits(reason: str) -> bool:
     found = re.search(r"\(R: (\d+)(\w*) A: \S+ T: (\d+)(\w*)", reason)
     if found is None:
         return False
-    requested, total = (int(found[i]) * 1024 ** max("bkmgtp".find(found[i + 1][:1].lower()), 0) for i in (1, 3))
+    requested, total = (int(found[i]) << 10 * max("bkmgtp".find(found[i + 1][:1].lower()), 0) for i in (1, 3))
     return requested > total
 
 
