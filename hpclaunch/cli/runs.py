@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 import msgspec
 
 from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo
+from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import UNKNOWN, Run, State
@@ -126,7 +128,10 @@ def why_command(job: str | None) -> None:
 
     (run,) = registry.find([job] if job else [])
     states, code = _ask([run])
-    for line in why.explain(run, states[run.site, run.id]):
+    site = None
+    with suppress(HpclaunchError):  # the profile may be gone by now
+        site = load_site(run.site).site.messages
+    for line in why.explain(run, states[run.site, run.id], site):
         echo(line)
     raise SystemExit(code)
 

@@ -142,6 +142,37 @@ class RefusedDirective(Record, frozen=True, kw_only=True):
         return re.search(self.pattern, directive[:200]) is not None
 
 
+class Refusal(Record, frozen=True, kw_only=True):
+    """Where to look after the scheduler refused a job."""
+
+    option: Annotated[Line, Meta(description="The option, in words.")]
+    key: Annotated[Line, Meta(description="The profile's key; {partition} is the job's.")]
+
+
+class Messages(Record, frozen=True, kw_only=True):
+    """What the words of schedulers, exit codes and error messages mean; the first row that matches counts."""
+
+    waits: Annotated[
+        dict[Line, Line],
+        Meta(description="By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
+    ] = {}
+    ends: Annotated[dict[Line, Line], Meta(description="By the reason for a job's end, or its first word.")] = {}
+    exit_codes: Annotated[dict[int, Line], Meta(description="By the exit code.")] = {}
+    signals: Annotated[dict[Word, Line], Meta(description="By the signal that ended a program, as SIGKILL.")] = {}
+    hints: Annotated[
+        dict[Line, Line], Meta(description="What may help, by a regular expression for one of a log's last lines.")
+    ] = {}
+    refusals: Annotated[
+        dict[Line, Refusal], Meta(description="By a regular expression for the refusal, in lower case.")
+    ] = {}
+
+    def mistakes(self) -> Iterator[tuple[Key, str]]:
+        """Name the keys that are no regular expressions."""
+        from hpclaunch.profile.rules import messages_mistakes
+
+        return messages_mistakes(self)
+
+
 class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
 
@@ -233,6 +264,7 @@ class Site(Record, frozen=True, kw_only=True):
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+    messages: Annotated[Messages, Meta(description="What the site adds to what `hpclaunch why` says.")] = Messages()
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,11 +46,12 @@ def run_of(plan: Plan, job_id: str) -> Run:
     return msgspec.convert(plan.about | {"id": job_id, "folder": folder, "submitted": time.time()}, Run)
 
 
-def blame(plan: Plan, said: str) -> list[str]:
-    """Name the profile's key that led to what the scheduler said, where it can be told."""
-    for word, (key, option) in plan.scheduler.blame.items():
-        if re.search(word, said.lower()):
-            return [
-                f"look at {option}, or at {key.format(partition=plan.partition_name)} in the profile of {plan.name}"
-            ]
-    return []
+def blame(plan: Plan, answer: str) -> list[str]:
+    """Name the option and the profile's key that led to the scheduler's refusal, if it is a known one."""
+    from hpclaunch.runs import messages
+
+    known = messages.combined(plan.site.scheduler, plan.site.messages)
+    if (found := messages.refusal(known, answer)) is None:
+        return []
+    key = found.key.replace("{partition}", plan.partition_name)
+    return [f"look at {found.option}, or at {key} in the profile of {plan.name}"]
