@@ -48,7 +48,6 @@ class Scheduler:
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
     describes: tuple[str, ...] = ()  # commands that `detect` calls
-    blame: Mapping[str, tuple[str, str]] = {}  # pattern in a refusal: the profile's key and the option to look at
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.

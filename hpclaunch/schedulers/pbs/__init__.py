@@ -14,7 +14,6 @@ from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.schedulers import Scheduler
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.job import NEVER_RAN, Allocation, Job, directive, leading_number, note_attempts
-from hpclaunch.schedulers.pbs.refusals import BLAME
 from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
 
 if TYPE_CHECKING:
@@ -124,7 +123,6 @@ class Pbs(Scheduler):
     arrays = True
     needs = ("qsub", "qstat", "qdel")
     describes = ("qstat", "pbsnodes")
-    blame = BLAME
 
     submit = staticmethod(submit)
     submit_all = staticmethod(submit_all)

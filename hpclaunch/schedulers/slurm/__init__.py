@@ -29,7 +29,6 @@ from hpclaunch.schedulers.job import (
     directive,
     leading_number,
 )
-from hpclaunch.schedulers.slurm.refusals import BLAME
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
@@ -203,7 +202,6 @@ class Slurm(Scheduler):
     needs = ("sbatch", "squeue", "scontrol", "scancel")
     useful = ("sacct", "sacctmgr")
     describes = ("scontrol",)
-    blame = BLAME
 
     submit = staticmethod(submit)
     states = staticmethod(states)
