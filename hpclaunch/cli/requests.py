@@ -52,8 +52,7 @@ def planned_request(
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
     folder, not from another machine's. `mistaken` is make_request's.
     """
-    from hpclaunch.job.links import followed
-    from hpclaunch.job.program import looked_up
+    from hpclaunch.job.machine import follow_links, look_up_program
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -61,8 +60,8 @@ def planned_request(
     profile = load_site(values["site"])
     if profile.site.scheduler == "local":
         values |= {name: None for name in _OF_A_SITE if not _typed(ctx, name)}
-    request = followed(profile.site, _request(ctx, values, mistaken), here)
-    return looked_up(profile.site, request, starts), profile
+    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    return look_up_program(profile.site, request, starts), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
@@ -83,14 +82,14 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
 
     Sizes that are not typed are the allocation's.
     """
-    from hpclaunch.job.program import looked_up
+    from hpclaunch.job.machine import look_up_program
 
     values |= {name: None for name in SIZES if not _typed(ctx, name)}
     name = values["site"] or matching_host()
     if name is None or search.load(name).site.scheduler != scheduler:
         name = scheduler
     profile = load_site(name)
-    return looked_up(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
+    return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

@@ -18,29 +18,8 @@ from hpclaunch.job.storage import of_job
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import Scheduler, scheduler
 
-_ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
-HOST_VARIABLES = {
-    "local": _ANY_HOST,
-    "pbs": [
-        *_ANY_HOST,
-        "PBS_ENVIRONMENT",
-        "PBS_JOBCOOKIE",
-        "PBS_MOMPORT",
-        "PBS_NODEFILE",
-        "PBS_NODENUM",
-        "PBS_TASKNUM",
-    ],
-    "slurm": [
-        *_ANY_HOST,
-        "SLURMD_NODENAME",
-        "SLURM_GTIDS",
-        "SLURM_LOCALID",
-        "SLURM_NODEID",
-        "SLURM_PROCID",
-        "SLURM_TASK_PID",
-    ],
-}
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
 # Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
@@ -83,6 +62,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     foreign: list[str] = []  # the profile's files that are not shipped ones
 
     @property
+    def scheduler(self) -> Scheduler:
+        """Return the site's scheduler."""
+        return scheduler(self.site.scheduler)
+
+    @property
     def world_size(self) -> int:
         """Count the ranks of the job."""
         return self.nodes * self.tasks_per_node
@@ -115,7 +99,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def host_variables(self) -> list[str]:
         """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
         asked = {*self.request.env, *self.request.pass_env, *self.site.env}
-        return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
+        return [name for name in self.scheduler.host_variables if name not in asked]
 
     @property
     def python(self) -> str:
@@ -159,16 +143,16 @@ class Plan(Struct, frozen=True, kw_only=True):
             f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
-        if self.site.scheduler != "local":
+        if not self.scheduler.here:
             parts.append(f"{self.nodes * self.cpus_per_node} cpus")
         if self.gpus_per_node:
             parts.append(f"{self.nodes * self.gpus_per_node} GPUs")
         if self.mem_gb_per_node:
             parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
-        if self.site.scheduler != "local" and not self.run_id:
+        if not self.scheduler.here and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
-        if self.price and self.site.scheduler != "local":
+        if self.price and not self.scheduler.here:
             parts.append(self.price)
         return ", ".join(parts)
 
@@ -203,7 +187,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     exclusive = site.multi_node == "exclusive" and nodes > 1
     bare = request.module == NO_MODULES
     program = str(WORKLOADS[request.workload or _MNIST])
-    command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
+    command = request.command or [sys.executable if scheduler(site.scheduler).here else "python", program]
     return Plan(
         name=profile.name,
         site=site,

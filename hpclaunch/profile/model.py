@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta, Struct
 
 from hpclaunch.profile.yamlfile import Key
+from hpclaunch.schedulers import SCHEDULERS
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
@@ -176,7 +177,9 @@ class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
 
     title: Line
-    scheduler: Literal["pbs", "slurm", "local"]
+    scheduler: Annotated[
+        Word, Meta(description="slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))
+    ]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
     default_partition: Word
     checked: Annotated[datetime.date | None, Meta(description="When its facts were last compared with sources.")] = None

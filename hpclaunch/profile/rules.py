@@ -10,12 +10,15 @@ from msgspec import Struct
 from hpclaunch.errors import did_you_mean
 from hpclaunch.profile.model import Messages, Partition, Qos, Site
 from hpclaunch.profile.yamlfile import Key
+from hpclaunch.schedulers import SCHEDULERS, known
 
 _MOST_REPEATS = 3  # the time of a search grows by the length of a line to the power of these and one
 
 
 def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
     """Yield each mistake: the key, and what is wrong with it."""
+    if site.scheduler not in SCHEDULERS and site.scheduler not in (found := known()):
+        yield ("scheduler",), f"no such scheduler{did_you_mean(site.scheduler, found)}"
     if site.default_partition not in site.partitions:
         yield ("default_partition",), f"no such partition{did_you_mean(site.default_partition, site.partitions)}"
     yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))

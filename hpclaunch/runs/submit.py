@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hpclaunch import schedulers
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
@@ -27,11 +26,9 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
     """
     plan.request.check_passed(os.environ)
     try:
-        if plan.max_attempts > 1 and plan.site.scheduler == "pbs" and not plan.site.resubmit:
-            from hpclaunch.schedulers import pbs
-
-            return pbs.submit_all(script, plan.max_attempts, Path(registry.FOLDER).absolute(), after)
-        return [schedulers.scheduler(plan.site.scheduler).submit(script, after, name)]
+        if plan.max_attempts > 1 and plan.scheduler.resubmits and not plan.site.resubmit:
+            return plan.scheduler.submit_all(script, plan.max_attempts, Path(registry.FOLDER).absolute(), after)
+        return [plan.scheduler.submit(script, after, name)]
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
 

@@ -248,7 +248,7 @@ def test_cache_of_templates_changes_nothing(cli, work, monkeypatch, tmp_path):
     """The same bytes come from a cold cache, a warm one, a damaged one, and where there can be none."""
     first = cli(*RENDER, "--", "true").stdout
     assert cli(*RENDER, "--", "true").stdout == first
-    cached = list((tmp_path / "cache" / "hpclaunch").iterdir())
+    cached = list((paths.user_cache()).iterdir())
     assert cached
     for file in cached:
         file.write_bytes(b"j2" + bytes(100))

@@ -59,7 +59,8 @@ def test_every_mistake_is_named_at_once_with_file_and_line(profile):
         """)
     at = "site_profiles/test.yaml"
     assert refused("test") == [
-        f"{at}:2: scheduler: invalid enum value 'slurn' (it says 'slurn')",
+        f"{at}:2: scheduler: no such scheduler (did you mean slurm?)",
+        f"{at}:3: default_partition: no such partition (did you mean gpu?)",
         f'{at}:4: default_walltime: YAML reads 48:00:00 as a number: quote it, "48:00:00"',
         f"{at}:7: partitions.gpu.cores_per_nod: unknown key (did you mean cores_per_node?)",
         f"{at}:8: partitions.gpu.gpus_per_node: expected `int` >= 0 (it says '-4')",

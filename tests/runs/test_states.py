@@ -91,7 +91,7 @@ def test_a_scheduler_out_of_reach_silences_no_other(monkeypatch):
     assert [words[f"{number}.gadi-pbs"] for number in range(4)] == [gone, (COMPLETED, 0), (FAILED, 5), gone]
     assert [words[str(number)] for number in range(5)] == [gone, (COMPLETED, 0), (FAILED, 5), gone, gone]
     assert sorted(line.split(":")[2] for line in stderr.splitlines()) == [
-        " jobs of scheduler lsf cannot be submitted from here yet", " qstat", " squeue"
+        " no scheduler 'lsf' (known", " qstat", " squeue"
     ]  # fmt: skip
     assert process.returncode == 0
     assert "(no answer from pbs)" in call("status", "0.gadi-pbs", code=3)

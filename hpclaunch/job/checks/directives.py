@@ -209,7 +209,7 @@ def attempts(plan: Plan) -> Iterator[Found]:
         )
     if plan.warn_seconds >= plan.seconds:
         yield Found(f"--warn-before {clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}")
-    if plan.request.program and not plan.request.program.saves:
+    if not plan.request.machine.program_saves:
         yield Found(
             f"{plan.max_attempts} asked, nothing in the command shows that it saves at SIGUSR1 and leaves with exit "
             "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",
