@@ -80,13 +80,13 @@ def holds(folder: Path, path: Path) -> bool:
     return path.is_file() and path.resolve().is_relative_to(folder.resolve())
 
 
-def logs(folder: Path, name: str) -> dict[int, Path]:
-    """Return the logs of one kind, as RANK_LOG, by number and in its order."""
+def logs(folder: Path, name: str, number: int | None = None) -> dict[int, Path]:
+    """Return the logs of one kind, as RANK_LOG, by number and in its order; only one if its number is given."""
     start, end = name.split("{}")
     found = {}
-    for pattern in (name, f"{NODE_FOLDER}/{name}"):
-        for path in folder.glob(pattern.replace("{}", "*")):
-            number = path.name[len(start) : len(path.name) - len(end)]
-            if number.isdecimal():
-                found[int(number)] = path
+    for pattern in (name, f"{NODE_FOLDER.format('*')}/{name}"):
+        for path in folder.glob(pattern.format("*" if number is None else number)):
+            middle = path.name[len(start) : len(path.name) - len(end)]
+            if middle.isdecimal():
+                found[int(middle)] = path
     return dict(sorted(found.items()))
