@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from standin import pbs as rehearsal_pbs
+from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
 from hpclaunch.profile import search
-from hpclaunch.rehearsal import pbs as rehearsal_pbs
-from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
