@@ -119,6 +119,7 @@ def _gone(folder: Path) -> State:
 class Local(Scheduler):
     """No scheduler: this machine."""
 
+    prefix = "LOCAL"
     here = True
 
     submit = staticmethod(submit)
