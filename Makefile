@@ -25,7 +25,7 @@ test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) -m 'not slow' $(ARGS)
 
 test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --hypothesis-profile many $(ARGS)
 
 lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check
