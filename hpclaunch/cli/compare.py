@@ -15,7 +15,8 @@ import click
 
 from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host
+from hpclaunch.cli.options import compare_options
+from hpclaunch.cli.requests import compared_request, nearer, site_of_this_host
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.compare import Column

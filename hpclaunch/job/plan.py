@@ -15,29 +15,8 @@ from hpclaunch.job.sizes import MNIST, Basis, Sizes
 from hpclaunch.job.storage import file_systems
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import Scheduler, scheduler
 
-_ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
-HOST_VARIABLES = {
-    "local": _ANY_HOST,
-    "pbs": [
-        *_ANY_HOST,
-        "PBS_ENVIRONMENT",
-        "PBS_JOBCOOKIE",
-        "PBS_MOMPORT",
-        "PBS_NODEFILE",
-        "PBS_NODENUM",
-        "PBS_TASKNUM",
-    ],
-    "slurm": [
-        *_ANY_HOST,
-        "SLURMD_NODENAME",
-        "SLURM_GTIDS",
-        "SLURM_LOCALID",
-        "SLURM_NODEID",
-        "SLURM_PROCID",
-        "SLURM_TASK_PID",
-    ],
-}
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 # What belongs to the whole job: the value of each node, and its unit.
 _TOTALS = {
@@ -58,8 +37,6 @@ _SAME_BASIS = {
     "summary": "cost",
     "price": "cost",
 }
-# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
-HIDES_SLURM = {"bash", "interactive"}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -97,6 +74,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Return the site's scheduler."""
+        return scheduler(self.site.scheduler)
 
     @property
     def world_size(self) -> int:
@@ -179,7 +161,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def host_variables(self) -> list[str]:
         """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
         asked = {*self.request.env, *self.request.pass_env, *self.site.env}
-        return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
+        return [name for name in self.scheduler.host_variables if name not in asked]
 
     @property
     def python(self) -> str:
@@ -223,16 +205,16 @@ class Plan(Struct, frozen=True, kw_only=True):
             f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
-        if self.site.scheduler != "local":
+        if not self.scheduler.here:
             parts.append(f"{self.cpus} cpus")
         if self.gpus_per_node:
             parts.append(f"{self.gpus} GPUs")
         if self.mem_gb:
             parts.append(f"{self.mem_gb} GB")
-        if self.site.scheduler != "local" and not self.run_id:
+        if not self.scheduler.here and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
-        if self.price and self.site.scheduler != "local":
+        if self.price and not self.scheduler.here:
             parts.append(self.price)
         return ", ".join(parts)
 
@@ -266,6 +248,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
+        "scheduler": Basis(("site.scheduler",)),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
         "directives": Basis(("site.directives", "request.directive")),
@@ -279,7 +262,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         partition_name=partition_name,
         partition=partition,
         job_name=sizes.given("job_name", "request.job_name")
-        or sizes.made("job_name", name_of(command), "plan.command", words="after the command"),
+        or sizes.made(
+            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
+        ),
         account=sizes.given("account", "request.account", "site.account"),
         qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
         launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
@@ -303,9 +288,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     )
 
 
-def name_of(command: list[str]) -> str:
-    """Name the job after its script: `python -u train.py` is `train`."""
+def name_of(command: list[str], scheduler: Scheduler) -> str:
+    """Return a name for the job after its script: `python -u train.py` is `train`."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
-    return f"{name}-job" if name in HIDES_SLURM else name
+    return f"{name}-job" if name in scheduler.interactive_names else name

@@ -14,6 +14,7 @@ from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.request import Request
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
+from hpclaunch.schedulers import scheduler
 
 MNIST = "mnist"  # what runs if neither a command nor a workload is given
 T = TypeVar("T")
@@ -140,7 +141,7 @@ class Sizes:
         workload = self.request.workload or MNIST
         why = "" if self.request.workload else ", as no COMMAND is given"
         self.basis["command"] = Basis(("request.workload",), f"the bundled workload {workload}{why}")
-        return [sys.executable if self.site.scheduler == "local" else "python", str(WORKLOADS[workload])]
+        return [sys.executable if scheduler(self.site.scheduler).here else "python", str(WORKLOADS[workload])]
 
     def qos(self, seconds: int, gpus: int, cores: int) -> Qos | None:
         """Return the requested QoS, else the first that the job fits."""

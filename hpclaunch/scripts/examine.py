@@ -20,9 +20,9 @@ from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
 from hpclaunch.scripts.asked import Asked, placeholders
-from hpclaunch.scripts.complete import complete
 from hpclaunch.scripts.lexer import plain
 from hpclaunch.scripts.program import Program, assignments, understand
+from hpclaunch.scripts.ranks import complete
 from hpclaunch.scripts.remark import Directives, Remark, remark
 from hpclaunch.scripts.tables import in_scripts_words
 from hpclaunch.scripts.traps import TRAPS
