@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from jinja2 import nodes
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from msgspec import Struct, structs
 
 from hpclaunch.errors import TemplateError
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.render import fill
+from hpclaunch.job.render import Sandbox, fill
 from hpclaunch.job.request import quote
 from hpclaunch.paths import shown
 from hpclaunch.profile.search import Profile
@@ -86,7 +85,7 @@ class _Piece(Struct, frozen=True):
     loops: dict[str, tuple[str, ...]] = {}
 
 
-class _Tracer(ImmutableSandboxedEnvironment):
+class _Tracer(Sandbox):
     """An environment whose templates put a mark before each piece that they print.
 
     A mark stands before a visible character, so that filters which look at blanks (indent, trim) still work.

@@ -248,7 +248,6 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
-        "scheduler": Basis(("site.scheduler",)),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
         "directives": Basis(("site.directives", "request.directive")),
