@@ -144,7 +144,7 @@ BAD = {
     "none of use": (
         '#!/bin/bash\necho \'{"Queue": {"a": {"enabled": "False"}, "b c": {}}}\'\n',
         "#!/bin/bash\necho '{}'\n",
-        "queue b c: a profile's names have no such characters",
+        "partition b c: a profile's names have no such characters",
     ),
 }
 

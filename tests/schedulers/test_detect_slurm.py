@@ -77,7 +77,7 @@ def test_the_commonest_node_counts_and_others_can_be_asked_for(detected):
     assert gpu.mem_gb_per_node == 499  # less what the system keeps
     assert found.partitions["gpu-cpu"].directives == ["--partition=gpu"]
     assert found.partitions["gpu-cpu"].gpus_per_node == 0
-    assert "Decide: no feature tells the nodes with 64 cores, 3x v100, t4, 375 GB apart" in text
+    assert "Decide: a job may get a node with 64 cores, 3x v100, t4, 375 GB, which nothing tells apart" in text
     assert "--directive=--constraint=a100 keeps a job to the commonest kind" in text
 
 

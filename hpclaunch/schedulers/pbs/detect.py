@@ -22,8 +22,9 @@ from hpclaunch.schedulers.machine import (
     Machine,
     Node,
     Part,
-    Sort,
     Value,
+    gathered,
+    kind_notes,
     kind_values,
     names,
     part_name,
@@ -53,17 +54,9 @@ def ask() -> Machine:
     if not queues:
         raise SchedulerError("qstat -Q names no queue; may you ask PBS from this host?")
     vnodes = _members(_json(["pbsnodes", "-a", "-F", "json"]), "nodes")
-    parts: list[Part] = []
-    left_out: dict[str, str] = {}
-    for name, queue in queues.items():
-        if why := _unusable(name, queue, queues):
-            left_out[name] = why
-        else:
-            parts.extend(_parts(name, queues, vnodes, server))
-    if not parts:
-        raise SchedulerError(
-            "no queue of this PBS is of use:", *(f"queue {name}: {why}" for name, why in left_out.items())
-        )
+    parts, left_out = gathered(
+        queues, lambda name: _unusable(name, queues), lambda name: _parts(name, queues, vnodes, server)
+    )
     return Machine(
         scheduler="pbs",
         said_by=f"PBS {answer.get('pbs_version', '')} on server {answer.get('pbs_server', '')}",
@@ -92,8 +85,9 @@ def _members(document: Attributes, key: str) -> dict[str, Attributes]:
     return {name: value for name, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
 
 
-def _unusable(name: str, queue: Attributes, queues: Mapping[str, Attributes]) -> str | None:
-    """Say why a queue is not to be named by this person; None if it is."""
+def _unusable(name: str, queues: Mapping[str, Attributes]) -> str | None:
+    """Return why this user does not name a queue, or None if they do."""
+    queue = queues[name]
     routes = [route for route, other in queues.items() if name in _destinations(other)]
     reasons = {
         "a profile's names have no such characters": not WORD.match(name),
@@ -152,19 +146,12 @@ def _parts(
         ]
         values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if sort.suffix else {}
         values |= kind_values(sort.kind, f"pbsnodes {sort.nodes[0].name}: resources_available")
-        own = [names(sort.nodes)] if sort is not found[0] else [*_kinds(found), *notes]
+        own = [names(sort.nodes)] if sort is not found[0] else [*kind_notes(found), *notes]
         yield Part(part_name(name, sort, queues), values | limits(spans), own)
 
 
 def _told(queue: Attributes, key: str) -> bool:
     return key in queue and queue[key] != "True"
-
-
-def _kinds(found: Sequence[Sort]) -> list[str]:
-    if len(found) == 1:
-        return [names(found[0].nodes)]
-    notes = [f"{names(sort.nodes)}: {sort.kind}" for sort in found]
-    return notes + [f"Decide: a job may get one of those with {sort.kind}" for sort in found[1:] if sort.suffix is None]
 
 
 def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> list[Node]:

@@ -20,6 +20,8 @@ from hpclaunch.schedulers.machine import (
     Part,
     Sort,
     Value,
+    gathered,
+    kind_notes,
     kind_values,
     names,
     part_name,
@@ -44,18 +46,12 @@ def ask() -> Machine:
     if not rows:
         raise SchedulerError("scontrol show partition names no partition; may you ask Slurm from this host?")
     rules = ask_rules(config)
-    parts: list[Part] = []
-    left_out: dict[str, str] = {}
-    for name, row in rows.items():
-        own = [node for node, partitions in nodes if name in partitions]
-        if why := _unusable(name, row, own, rules):
-            left_out[name] = why
-        else:
-            parts.extend(_parts(name, rows, own, rules))
-    if not parts:
-        raise SchedulerError(
-            "no partition of this Slurm is of use:", *(f"partition {name}: {why}" for name, why in left_out.items())
-        )
+    own = {name: [node for node, partitions in nodes if name in partitions] for name in rows}
+    parts, left_out = gathered(
+        rows,
+        lambda name: _unusable(name, rows[name], own[name], rules),
+        lambda name: _parts(name, rows, own[name], rules),
+    )
     return Machine(
         scheduler="slurm",
         said_by=f"Slurm {config.get('SLURM_VERSION', '')} on cluster {config.get('ClusterName', '')}",
@@ -110,7 +106,7 @@ def _gpus(gres: str) -> tuple[int, str]:
 
 
 def _unusable(name: str, row: Row, nodes: Sequence[Node], rules: Rules) -> str | None:
-    """Say why a partition is of no use to this person; None if it is."""
+    """Return why a partition is of no use to this user, or None if it is."""
     accounts = {account.lower() for account in rules.accounts.value}
     allowed, denied = listed(row.get("AllowAccounts", "")), listed(row.get("DenyAccounts", ""))
     reasons = {
@@ -148,12 +144,7 @@ def _parts(name: str, rows: Mapping[str, Row], nodes: list[Node], rules: Rules) 
 def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:
     if sort is not found[0]:
         return [names(sort.nodes)]
-    notes = [f"{names(other.nodes)}: {other.kind}" for other in found] if len(found) > 1 else [names(sort.nodes)]
-    notes += [
-        f"Decide: no feature tells the nodes with {other.kind} apart, so a job may get one"
-        for other in found[1:]
-        if other.suffix is None
-    ]
+    notes = kind_notes(found)
     if len(found) > 1 and sort.feature:
         notes.append(f"--directive=--constraint={sort.feature} keeps a job to the commonest kind")
     if len(found) == 1 and (features := frozenset[str]().union(*(node.features for node in sort.nodes))):
