@@ -1,4 +1,4 @@
-"""What a scheduler says of its machine: values with their sources, and kinds of node; no scheduler's words in it."""
+"""A machine as its scheduler describes it: values with their sources, and kinds of node."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hpclaunch.errors import SchedulerError
 
 SECONDS = 30.0  # a scheduler that takes longer to answer counts as dead
 WORD = re.compile(r"[A-Za-z0-9_.+@:/=%-]+\Z")  # a name that a profile takes, see site.Word
-NO_LIMIT = "8760:00:00"  # a year, where a key needs a walltime and there is no limit
+NO_LIMIT = "8760:00:00"  # a year, for keys that need a walltime
 
 
 class Value(Struct, frozen=True):
-    """One value of the draft and where it came from; in a list each item is a Value of its own."""
+    """One value of the draft and where it came from; in a list each item is a Value."""
 
     value: Any
     source: str = ""
 
 
 class Kind(Struct, frozen=True):
-    """What a node offers to jobs: cores, GPUs and their model, memory in GB as the scheduler counts it.
+    """The size of a node: cores, GPUs and their model, memory in GB as the scheduler counts it.
 
     `threads` is what the scheduler calls cpus in a core.
     """
@@ -45,7 +45,7 @@ class Kind(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """A node: its name, its kind, the words by which a job may ask for it."""
+    """A node: its name, its kind, the features by which a job may request it."""
 
     name: str
     kind: Kind

@@ -89,7 +89,7 @@ def test_what_a_partition_lets_jobs_have(detected):
     assert "cores_per_node: 64  # scontrol show partition debug: MaxCPUsPerNode" in text
     assert found.ask_memory is True
     assert "Decide: a job here has at least 2 nodes (MinNodes)" in text
-    assert "Decide: charge, where Slurm's own weights are CPU=1.0,Mem=0.25G,GRES/gpu=16.0" in text
+    assert "Decide: charge; Slurm's own weights are CPU=1.0,Mem=0.25G,GRES/gpu=16.0" in text
 
 
 def test_no_limit_on_time_makes_no_tier(detected):

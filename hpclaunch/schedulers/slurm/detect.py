@@ -1,6 +1,6 @@
-"""What Slurm says of its machine: https://slurm.schedmd.com/scontrol.html and its neighbours.
+"""How Slurm describes its machine: https://slurm.schedmd.com/scontrol.html and its neighbours.
 
-`scontrol --oneliner` rather than `--json`: each release has a JSON of its own shape (the scontrol of 22.05 has none),
+`scontrol --oneliner` rather than `--json`: each release has its own JSON (the scontrol of 22.05 has none),
 while these lines are the same in all.
 """
 
@@ -33,7 +33,7 @@ from hpclaunch.schedulers.slurm.limits import ask as ask_rules
 Row = Mapping[str, str]
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
 _NO_HYPERTHREADS = "--hint=nomultithread"
-_ENOUGH = 0.9  # of a node's memory: what Slurm gives without being asked
+_ENOUGH = 0.9  # of a node's memory: then a job need not request it
 
 
 def ask() -> Machine:
@@ -65,7 +65,7 @@ def ask() -> Machine:
 
 
 def _rows(kind: str) -> list[dict[str, str]]:
-    """Return what `scontrol show` says of each; of a key that comes twice (in a comment, say) the first counts.
+    """Return what `scontrol show` says of each; of two equal keys the first counts.
 
     A value may have blanks: it ends before the next key.
     """
@@ -74,7 +74,7 @@ def _rows(kind: str) -> list[dict[str, str]]:
 
 
 def _node(row: Row) -> tuple[Node, list[str]] | None:
-    """Return a node and its partitions; None where the line tells no size."""
+    """Return a node and its partitions, or None if the line has no size."""
     cpus = number(row.get("CPUEfctv")) or number(row.get("CPUTot"))  # the former lacks what the system keeps
     if not cpus or "NodeName" not in row:
         return None
@@ -88,7 +88,7 @@ def _node(row: Row) -> tuple[Node, list[str]] | None:
 
 
 def _threads(row: Row) -> int:
-    """Count what Slurm calls cpus in a core: its hyperthreads, or 1 where Slurm deals in cores."""
+    """Count what Slurm calls cpus in a core: its hyperthreads, or 1 if Slurm counts cores."""
     threads = number(row.get("ThreadsPerCore")) or 1
     cores = (number(row.get("Sockets")) or 0) * (number(row.get("CoresPerSocket")) or 0)
     return threads if cores and number(row.get("CPUTot")) == cores * threads else 1
@@ -157,12 +157,12 @@ def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:
     if row.get("OverSubscribe") == "EXCLUSIVE":
         notes.append("Jobs get whole nodes (OverSubscribe=EXCLUSIVE)")
     if "TRESBillingWeights" in row:
-        notes.append(f"Decide: charge, where Slurm's own weights are {row['TRESBillingWeights']}")
+        notes.append(f"Decide: charge; Slurm's own weights are {row['TRESBillingWeights']}")
     return notes
 
 
 def _cut(name: str, row: Row, kind: Kind) -> dict[str, Value]:
-    """Return what the partition lets jobs have of a node, where that is less than all."""
+    """Return what jobs may have of a node, if that is less than all."""
     values = {}
     said = f"scontrol show partition {name}"
     cpus = number(row.get("MaxCPUsPerNode"))
@@ -192,7 +192,7 @@ def _default(rows: Mapping[str, Row], parts: Sequence[Part]) -> Value:
 def _site_values(
     rows: Mapping[str, Row], parts: Sequence[Part], nodes: Sequence[Node], config: Row
 ) -> dict[str, Value]:
-    """Return what holds for every partition."""
+    """Return the keys of the whole site."""
     values: dict[str, Value] = {}
     used = [row for name, row in rows.items() if any(part.name == name for part in parts)]
     if config.get("SelectType") == "select/linear":
@@ -203,13 +203,13 @@ def _site_values(
         values["directives"] = Value([_NO_HYPERTHREADS], "Slurm counts hyperthreads as cpus, this profile cores")
     short = [name for name, row in rows.items() if _gives_little(row, name, nodes, parts)]
     if short:
-        why = f"who asks for none gets less than a node's in {', '.join(short)} (DefMemPerCPU, DefMemPerNode)"
+        why = f"jobs that request none get less than a node's in {', '.join(short)} (DefMemPerCPU, DefMemPerNode)"
         values["ask_memory"] = Value(True, why)
     return values
 
 
 def _gives_little(row: Row, name: str, nodes: Sequence[Node], parts: Sequence[Part]) -> bool:
-    """Tell whether a job on a whole node that does not ask for memory gets much less than there is."""
+    """Tell whether a job on a whole node that requests no memory gets much less than there is."""
     part = next((part for part in parts if part.name == name), None)
     if part is None or "mem_gb_per_node" not in part.values:
         return False
