@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, settings
+from standin import pbs as rehearsal_pbs
+from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
 from hpclaunch.profile import search
-from hpclaunch.rehearsal import pbs as rehearsal_pbs
-from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
@@ -75,6 +76,13 @@ def without_schedulers(path: str) -> str:
 
 
 NO_SCHEDULER = without_schedulers(PATH)
+
+
+# Random tests: some examples, or with --hypothesis-profile=many the number that finds what is rare.
+RANDOM = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+settings.register_profile("some", max_examples=100, derandomize=True, **RANDOM)
+settings.register_profile("many", max_examples=2000, **RANDOM)
+settings.load_profile("some")
 
 
 def pytest_addoption(parser):

@@ -102,7 +102,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     if profile.site.scheduler == "local":
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
-    from hpclaunch.rehearsal.rehearse import rehearse
+    from hpclaunch.rehearsal import rehearse
 
     raise SystemExit(rehearse(plan, script))
 

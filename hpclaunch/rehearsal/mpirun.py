@@ -1,4 +1,4 @@
-"""A stand-in for mpirun on several nodes: this machine's own, told that all its ranks fit here."""
+"""A stand-in for mpirun on several nodes: this machine's own, with all ranks on this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal.programs import MARK
+from hpclaunch.rehearsal.processes import MARK
 
 
 def main() -> int:
-    """Become Open MPI's mpirun, without the mapping to nodes."""
+    """Run Open MPI's mpirun without the mapping to nodes; return its exit code."""
     own = str(Path(os.environ[MARK]) / "bin")
     path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != own)
     real = shutil.which("mpirun", path=path)
@@ -22,6 +22,6 @@ def main() -> int:
     if "--map-by" in words:
         place = words.index("--map-by")
         del words[place : place + 2]
-    # A resource manager that only the variables speak of must not be asked.
+    # Else Open MPI asks the scheduler that these variables belong to.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
     return os.spawnvpe(os.P_WAIT, real, [real, "--oversubscribe", *words], environment)

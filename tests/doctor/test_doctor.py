@@ -11,10 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from standin.pbs.settings import Queue
 
 from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
-from hpclaunch.rehearsal.pbs.settings import Queue
 
 LOCAL = ("doctor", "--site", "local")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch import walltime
@@ -129,7 +129,6 @@ SIZES = st.fixed_dictionaries(
 PLACES = st.sampled_from([(name, partition) for name, p in PROFILES.items() for partition in p.site.partitions])
 
 
-@settings(max_examples=300, deadline=None)
 @given(place=PLACES, sizes=SIZES)
 def test_the_formula_gives_the_price(place, sizes):
     """Whoever does the formula's sum by hand gets the price that is named."""
@@ -139,7 +138,6 @@ def test_the_formula_gives_the_price(place, sizes):
         assert recalculated(cost.formula) == pytest.approx(cost.amount, rel=1e-4, abs=0.01)
 
 
-@settings(max_examples=300, deadline=None)
 @given(place=PLACES, sizes=SIZES, share=st.floats(0.0001, 1.5))
 def test_what_a_refusal_advises_is_allowed(place, sizes, share):
     """The walltime and the --max-cost that a refusal names are accepted, and neither was before."""

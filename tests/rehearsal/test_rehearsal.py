@@ -14,8 +14,6 @@ import pytest
 from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
 
 import hpclaunch
-from hpclaunch.profile import search
-from hpclaunch.rehearsal.pbs.settings import queues_of
 
 CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -149,14 +147,3 @@ def test_the_bundled_workload_trains(site, nodes, launcher):
     log = folder / ("node-0.log" if launcher == "lightning" else "rank-0.log")
     assert "test accuracy" in log.read_text()
     assert f"MEMBER: 1/{2 * nodes}" in log.with_suffix(".err").read_text()
-
-
-def test_rehearsal_has_the_profiles_queues():
-    """The stand-in refuses what the site's profile does: its own queues, short walltimes, and nothing unconfirmed."""
-    gadi = queues_of(search.load("gadi").site)
-    assert set(gadi) == set(search.load("gadi").site.partitions)
-    assert (gadi["gpuhopper"].max_cores, gadi["gpuvolta"].max_cores) == (None, 960)
-    Path("mine.yaml").write_text(
-        "extends: gadi\ntitle: Mine\npartitions: {normal: {walltime: [{max_walltime: '00:30:00'}]}}\n"
-    )
-    assert queues_of(search.load("mine.yaml").site)["normal"].walltime == ((None, 1800),)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import COUNT, call, processes_with, start, state, submit, wait_until
-
-from hpclaunch.rehearsal import pbs
+from standin import pbs
 
 SITE = ("--site", "gadi-here", "-q", "normal", "--launcher", "tasks")
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")

@@ -22,10 +22,12 @@ TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
 def typed(plan: Plan) -> Directives | None:
     """Return what the scheduler reads in the directives typed by hand, option by option; None if there are none."""
     lines = plan.directives[len(plan.site.directives) :]
-    if not lines or plan.site.scheduler == "local":
+    if not lines:
         return None
     from hpclaunch.scripts.directives import PREFIX, read  # only few jobs have any
 
+    if plan.site.scheduler not in PREFIX:
+        return None
     return read([f"{PREFIX[plan.site.scheduler]} {line}" for line in lines], plan.site.scheduler, set())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # What a job has only if its script asks for it.
-_ASKED = {
+_FROM_OPTIONS = {
     "account": "SLURM_JOB_ACCOUNT",
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
     "hint": "SLURM_HINT",
@@ -21,16 +21,16 @@ _ASKED = {
 }
 
 
-def of_job(asked: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[str, str]:
-    """Return what the batch script sees; `asked` are the #SBATCH options by their long names."""
-    tasks = int(asked.get("ntasks-per-node", 1))
-    cpus = tasks * int(asked.get("cpus-per-task", 1))
-    found = {name: asked[option] for option, name in _ASKED.items() if option in asked}
-    if gpus := re.search(r"gpu\D*(\d+)$", asked.get("gres", "")):
+def job_variables(options: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[str, str]:
+    """Return what the batch script sees; `options` are those of #SBATCH, by their long names."""
+    tasks = int(options.get("ntasks-per-node", 1))
+    cpus = tasks * int(options.get("cpus-per-task", 1))
+    found = {name: options[option] for option, name in _FROM_OPTIONS.items() if option in options}
+    if gpus := re.search(r"gpu\D*(\d+)$", options.get("gres", "")):
         devices = ",".join(map(str, range(int(gpus[1]))))
         found |= {"SLURM_GPUS_ON_NODE": gpus[1], "SLURM_JOB_GPUS": devices, "CUDA_VISIBLE_DEVICES": devices}
         found |= {"GPU_DEVICE_ORDINAL": devices}
-    if memory := re.fullmatch(r"(\d+)G", asked.get("mem", "")):
+    if memory := re.fullmatch(r"(\d+)G", options.get("mem", "")):
         found["SLURM_MEM_PER_NODE"] = str(int(memory[1]) * 1024)  # MB
     return {
         **found,
@@ -40,7 +40,7 @@ def of_job(asked: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[
         "SLURM_JOB_CPUS_PER_NODE": _on_each(cpus, hosts),
         "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_JOB_ID": job_id,
-        "SLURM_JOB_NAME": asked["job-name"],
+        "SLURM_JOB_NAME": options["job-name"],
         "SLURM_JOB_NODELIST": ",".join(hosts),
         "SLURM_JOB_NUM_NODES": str(len(hosts)),
         "SLURM_JOB_UID": str(os.getuid()),
@@ -48,12 +48,14 @@ def of_job(asked: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[
         "SLURM_NODELIST": ",".join(hosts),
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
         "SLURM_SUBMIT_HOST": socket.gethostname(),
-        **_of_tasks(hosts, tasks),
-        **_of_task(hosts, node=0, local_rank=0, local_ranks=1),
+        **_tasks_variables(hosts, tasks),
+        **_task_variables(hosts, node=0, local_rank=0, local_ranks=1),
     }
 
 
-def of_step(job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int | None, rank: int) -> dict[str, str]:
+def step_variables(
+    job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int | None, rank: int
+) -> dict[str, str]:
     """Return the variables of one task of a step with so many tasks on each of `hosts`.
 
     `cpus` are those that srun was given for each task: the job's own do not count there.
@@ -73,12 +75,12 @@ def of_step(job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int 
         "SLURM_STEP_NUM_NODES": str(len(hosts)),
         "SLURM_STEP_NUM_TASKS": str(len(hosts) * tasks),
         "SLURM_STEP_TASKS_PER_NODE": _on_each(tasks, hosts),
-        **_of_tasks(hosts, tasks),
-        **_of_task(hosts, node, local_rank, tasks),
+        **_tasks_variables(hosts, tasks),
+        **_task_variables(hosts, node, local_rank, tasks),
     }
 
 
-def _of_tasks(hosts: Sequence[str], tasks: int) -> dict[str, str]:
+def _tasks_variables(hosts: Sequence[str], tasks: int) -> dict[str, str]:
     """Return what is of the job's own tasks in its script, of the step's in a step."""
     total = str(len(hosts) * tasks)
     return {
@@ -90,7 +92,7 @@ def _of_tasks(hosts: Sequence[str], tasks: int) -> dict[str, str]:
     }
 
 
-def _of_task(hosts: Sequence[str], node: int, local_rank: int, local_ranks: int) -> dict[str, str]:
+def _task_variables(hosts: Sequence[str], node: int, local_rank: int, local_ranks: int) -> dict[str, str]:
     first = node * local_ranks
     return {
         "SLURMD_NODENAME": hosts[node],

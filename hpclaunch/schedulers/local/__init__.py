@@ -120,6 +120,7 @@ def _gone(folder: Path) -> State:
 class Local(Scheduler):
     """No scheduler: this machine."""
 
+    prefix = "LOCAL"
     here = True
 
     submit = staticmethod(submit)

@@ -8,16 +8,18 @@ import re
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs import mom, scheduler
-from hpclaunch.rehearsal.pbs.refusal import Refusal
-from hpclaunch.rehearsal.pbs.server import Job, Server
+from standin.pbs import mom, scheduler
+from standin.pbs.refusal import Refusal
+from standin.pbs.server import Job, Server
+
+from hpclaunch.rehearsal.processes import MARK
 
 ID = re.compile(r"\d+(\[\d*\])?(\.[\w.-]+)?")
 
 
 def main() -> int:
     """Delete the jobs named; return qdel's exit code, which is the last refusal's."""
-    server = Server(Path(os.environ["PBS_STANDIN"]))
+    server = Server(Path(os.environ[MARK]))
     try:
         given, ids = getopt.getopt(sys.argv[1:], "W:x")
     except getopt.GetoptError:

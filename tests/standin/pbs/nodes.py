@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from hpclaunch.rehearsal.pbs import processes
-from hpclaunch.rehearsal.pbs.server import Job, Server
+from standin.pbs import environment, sessions
+from standin.pbs.server import Job, Server
 
 LAST = 254  # 127.0.0.254: enough nodes for anybody's laptop
 
@@ -48,8 +48,8 @@ def lose(server: Server, host: str) -> None:
                 if node == 0:
                     with suppress(ProcessLookupError):
                         os.kill(job.mom, signal.SIGKILL)
-                    processes.kill([job.session])
-                processes.kill(processes.tasks(server.room(job), node))
+                    sessions.kill([job.session])
+                sessions.kill(environment.running(server, job).tasks(node))
 
 
 def silent(server: Server, host: str) -> bool:
@@ -59,10 +59,10 @@ def silent(server: Server, host: str) -> bool:
 
 def clear(server: Server, job: Job) -> None:
     """Kill everything of a job on all of its nodes, without a warning, and take its files away."""
-    room = server.room(job)
-    processes.kill([job.session] if job.session else [])
-    processes.kill(processes.tasks(room))
-    shutil.rmtree(room, ignore_errors=True)
+    here = environment.running(server, job)
+    sessions.kill([job.session] if job.session else [])
+    sessions.kill(here.tasks())
+    shutil.rmtree(here.room, ignore_errors=True)
 
 
 def stop(server: Server) -> None:

@@ -11,15 +11,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs import environment, nodes, output, processes, scheduler
+from standin.pbs import environment, nodes, output, scheduler, sessions
+from standin.pbs.resources import clock
+from standin.pbs.server import Job, Server, stamp
+
+from hpclaunch.rehearsal.pbs import job as on_nodes
 from hpclaunch.rehearsal.pbs.demux import Demux
-from hpclaunch.rehearsal.pbs.resources import clock
-from hpclaunch.rehearsal.pbs.server import Job, Server, stamp
+from hpclaunch.rehearsal.pbs.job import user
+from hpclaunch.rehearsal.processes import in_sessions, restore_signals
 
 
 def main() -> int:
     """Run the job; folder and id are the arguments."""
-    processes.listen()
+    restore_signals()
     server = Server(Path(sys.argv[1]))
     with server.locked():
         job = server.find(sys.argv[2])
@@ -30,26 +34,20 @@ def main() -> int:
 
 
 def _run(server: Server, job: Job) -> None:
-    room = server.room(job)
     nodes.clear(server, replace(job, session=0))
-    (room / "tasks").mkdir(parents=True)
-    for node in range(len(job.nodes)):
-        (room / f"jobfs-{node}").mkdir(mode=0o700)
-    pairs = zip(job.hosts, job.chunks, strict=True)
-    (room / "nodefile").write_text("".join(f"{host}\n" * chunk.lines for host, chunk in pairs))
+    here = environment.running(server, job)
+    here.set_up()
     out, error = output.open_spool(server, job)
-    demux = Demux(room, out, error)
+    demux = Demux(here.room, out, error)
     demux.start()
-    shell = _shell(server, job, out, error)
+    shell = _start(server, job, here, out, error)
     with server.locked():
         job = server.save(replace(server.find(job.id) or job, session=shell.pid, begun=time.time()))
     if job.ending:  # deleted while it was starting
-        processes.send(signal.SIGTERM, [shell.pid])
-    if shell.stdin:
-        shell.stdin.close()
+        sessions.send(signal.SIGTERM, [shell.pid])
     ending = _watch(server, job, shell, error)
-    processes.kill([shell.pid])
-    processes.kill(processes.tasks(room))
+    sessions.kill([shell.pid])
+    sessions.kill(here.tasks())
     code = shell.wait()
     status = -29 if ending == "walltime" else code if code >= 0 else 256 - code
     if not job.program and not server.script(job).read_bytes().strip():
@@ -58,30 +56,21 @@ def _run(server: Server, job: Job) -> None:
     _finish(server, job, status)
 
 
-def _shell(server: Server, job: Job, out: int, error: int) -> subprocess.Popen[bytes]:
-    """Start the login shell, which gets the name of the script on its stdin; `qsub -- PROGRAM` needs none (seen)."""
-    cookie = os.urandom(16).hex().upper()
-    variables: dict[str, str] = environment.of_script(server, job, cookie)
-    (server.room(job) / "cookie").write_text(cookie)
-    folder = variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else variables["HOME"]
-    shell = subprocess.Popen(
-        job.program or ["-bash"],
-        executable=None if job.program else "/bin/bash",
-        env=variables,
+def _start(server: Server, job: Job, here: on_nodes.Job, out: int, error: int) -> subprocess.Popen[bytes]:
+    """Start the script; `qsub -- PROGRAM` needs no shell (seen)."""
+    folder = here.variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else here.home
+    if not job.program:
+        return here.start(server.script(job), folder, out, error, job.umask)
+    return subprocess.Popen(
+        job.program,
+        env=here.script_variables(),
         cwd=folder,
         umask=job.umask,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=error,
         start_new_session=True,
     )
-    if shell.stdin and not job.program:
-        # /etc/profile may have set a PATH without the stand-in's programs.
-        path = output.quoted(environment.programs(server))
-        with contextlib.suppress(BrokenPipeError):
-            shell.stdin.write(os.fsencode(f'PATH={path}:"$PATH" {output.quoted(str(server.script(job)))}\n'))
-            shell.stdin.flush()
-    return shell
 
 
 def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int) -> str:
@@ -90,7 +79,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
     Walltime and deletions are looked at when polling. A deleted job lives as long as the script's session does,
     kill_delay at most (OpenPBS 23.06, seen).
     """
-    settings, room = server.settings, server.room(job)
+    settings = server.settings
     poll = time.monotonic()
     while True:
         poll += settings.poll
@@ -102,7 +91,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         time.sleep(max(0.0, poll - time.monotonic()))
         now = server.find(job.id) or job
         used = int(time.time() - job.begun)
-        if now.ending and (not processes.members([shell.pid]) or time.time() - now.told >= settings.kill_delay):
+        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.told >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
             os.write(error, f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
@@ -110,8 +99,8 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         with server.locked():
             if latest := server.find(job.id):
                 server.save(latest.show(resources_used=_used(latest)))
-        orphans = [task for task in processes.tasks(room) if not processes.alive(task, "")]
-        processes.kill(orphans, 1)
+        orphans = [task for task in environment.running(server, job).tasks() if not sessions.alive(task, "")]
+        sessions.kill(orphans, 1)
 
 
 def end(server: Server, job_id: str, ending: str) -> None:
@@ -122,12 +111,12 @@ def end(server: Server, job_id: str, ending: str) -> None:
             return
         job = server.save(replace(job, ending=ending, told=job.told or time.time()))
     number = signal.SIGKILL if ending == "forced" else signal.SIGTERM
-    processes.send(number, first_node(server, job))
+    sessions.send(number, first_node(server, job))
 
 
 def first_node(server: Server, job: Job) -> list[int]:
     """Return the job's sessions on its first node."""
-    return [session for session in (job.session, *processes.tasks(server.room(job), 0)) if session]
+    return [session for session in (job.session, *environment.running(server, job).tasks(0)) if session]
 
 
 def _used(job: Job) -> dict[str, object]:
@@ -148,8 +137,8 @@ def _finish(server: Server, job: Job, status: int) -> None:
     output.deliver(server, job)
     time.sleep(server.settings.poll / 10)  # a second, in reality
     how = {
-        "deleted": f"terminated by {environment.user()}",
-        "forced": f"terminated by {environment.user()}",
+        "deleted": f"terminated by {user()}",
+        "forced": f"terminated by {user()}",
         "walltime": "exceeded resource walltime",
     }.get(job.ending, "failed" if status else "finished")
     comment = f"{job.shown.get('comment', '')} and {how}"

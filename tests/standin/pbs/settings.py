@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,7 +45,6 @@ class Settings:
     """What a stand-in is like; times are seconds."""
 
     queues: Mapping[str, Queue]
-    python: str = sys.executable
     server: str = "gadi-pbs"
     hosts: tuple[str, ...] = ()  # addresses of this machine, each a node; none: 127.0.0.1 and on, as many as are needed
     lines: Literal["cpu", "gpu", "node"] = "cpu"  # the nodefile has a line for each of a host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getopt
 import shlex
 
-from hpclaunch.rehearsal.pbs.refusal import Refusal
+from standin.pbs.refusal import Refusal
 
 PREFIX = "#PBS"
 OPTIONS = "W:N:P:S:e:hj:J:k:l:m:M:o:p:q:r:v:Vz"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
-from hpclaunch.rehearsal.pbs import nodes, processes
-from hpclaunch.rehearsal.pbs.server import Job, Server, stamp
-from hpclaunch.rehearsal.pbs.start import command
+from standin.pbs import nodes, sessions
+from standin.pbs.server import Job, Server, stamp
+
+from hpclaunch.rehearsal.programs import command
 
 NEVER = "Can Never Run: Not enough total nodes available"
 LATER = "Not Running: Not enough free nodes available"
@@ -17,7 +19,7 @@ def cycle(server: Server) -> None:
     """Look at every job once and start what can start."""
     with server.locked():
         for job in server.live():
-            if job.state in "RE" and not processes.alive(job.mom, job.id):
+            if job.state in "RE" and not sessions.alive(job.mom, job.id):
                 _lost(server, job)
             elif job.doomed and job.state == "Q":
                 # OpenPBS 23.06, seen: "Job rejected by all possible destinations"; qsub had printed an id all the same.
@@ -108,7 +110,7 @@ def _start(server: Server, job: Job, running: list[Job]) -> Job | None:
     )
     with (server.folder / "mom.log").open("a") as log:
         mom = subprocess.Popen(
-            [*command(server.settings.python, "mom"), str(server.folder), job.id],
+            [*command("standin.pbs.mom", Path(__file__).parents[2]), str(server.folder), job.id],
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,

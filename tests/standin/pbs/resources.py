@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpclaunch.rehearsal.pbs.refusal import Refusal
-from hpclaunch.rehearsal.pbs.settings import Queue
+from standin.pbs.refusal import Refusal
+from standin.pbs.settings import Queue
 
 # OpenPBS 23.06, seen: 4GB, 4gb and 4G are the same and 4 is four bytes; 1.5GB and 4GiB are refused.
 SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)

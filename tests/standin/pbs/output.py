@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import time
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs.server import Job, Server
+from standin.pbs.server import Job, Server
 
 KINDS = (("Output_Path", "OU"), ("Error_Path", "ER"))
-
-
-def quoted(text: str) -> str:
-    """Return the text as one word of a shell."""
-    return shlex.quote(text)
 
 
 def open_spool(server: Server, job: Job) -> tuple[int, int]:

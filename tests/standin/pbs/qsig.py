@@ -8,15 +8,17 @@ import signal
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs import mom, processes
-from hpclaunch.rehearsal.pbs.qdel import find
-from hpclaunch.rehearsal.pbs.refusal import Refusal
-from hpclaunch.rehearsal.pbs.server import Server
+from standin.pbs import mom, sessions
+from standin.pbs.qdel import find
+from standin.pbs.refusal import Refusal
+from standin.pbs.server import Server
+
+from hpclaunch.rehearsal.processes import MARK
 
 
 def main() -> int:
     """Send a signal to the jobs named, TERM if no other; return qsig's exit code."""
-    server = Server(Path(os.environ["PBS_STANDIN"]))
+    server = Server(Path(os.environ[MARK]))
     try:
         given, ids = getopt.getopt(sys.argv[1:], "s:")
     except getopt.GetoptError:
@@ -33,7 +35,7 @@ def main() -> int:
                 raise Refusal(f"Unknown/illegal signal name {job_id}", 165)
             if job.state != "R":
                 raise Refusal(f"Request invalid for state of job {job_id}", 168)
-            processes.send(number, mom.first_node(server, job))
+            sessions.send(number, mom.first_node(server, job))
         except Refusal as error:
             print(f"qsig: {error}", file=sys.stderr)
             code = error.code

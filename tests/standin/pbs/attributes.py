@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hpclaunch.rehearsal.pbs.refusal import Refusal
+from standin.pbs.refusal import Refusal
 
 # OpenPBS 23.06, seen: up to 230 of these, of which any but a point may come first.
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*")

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpclaunch.rehearsal.pbs import settings
-from hpclaunch.rehearsal.pbs.resources import Chunk
+from standin.pbs import settings
+from standin.pbs.resources import Chunk
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,6 @@ class Server:
     def script(self, job: Job) -> Path:
         """Return where the MoM's copy of the job's script lies."""
         return self.folder / "mom_priv" / "jobs" / f"{job.array or job.id}.SC"
-
-    def room(self, job: Job) -> Path:
-        """Return the folder of what exists only while the job runs."""
-        return self.folder / "run" / job.id
 
     def _path(self, folder: str, job_id: str) -> Path:
         return self.folder / folder / f"{job_id}.json"

@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpclaunch.rehearsal.pbs import scheduler
-from hpclaunch.rehearsal.pbs.qdel import ID
-from hpclaunch.rehearsal.pbs.refusal import Refusal
-from hpclaunch.rehearsal.pbs.server import Job, Server
+from standin.pbs import scheduler
+from standin.pbs.qdel import ID
+from standin.pbs.refusal import Refusal
+from standin.pbs.server import Job, Server
+
+from hpclaunch.rehearsal.processes import MARK
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 ROW = "{:<17} {:<16} {:<16}  {:>8} {} {}"
@@ -23,7 +25,7 @@ VERSION = "23.06.06"
 
 def main() -> int:
     """Show the jobs; return qstat's exit code: 35 if one has finished and -x is not there, 153 if one is unknown."""
-    server = Server(Path(os.environ["PBS_STANDIN"]))
+    server = Server(Path(os.environ[MARK]))
     try:
         given, ids = getopt.getopt(sys.argv[1:], "xtfaEHBQF:u:")
         options = dict(given)
