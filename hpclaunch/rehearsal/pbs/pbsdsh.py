@@ -7,6 +7,7 @@ noticed, what tasks print goes to the job's output rather than to pbsdsh's, and 
 from __future__ import annotations
 
 import getopt
+import itertools
 import json
 import os
 import shutil
@@ -15,12 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from hpclaunch.rehearsal.pbs.demux import ERROR, OUTPUT
-from hpclaunch.rehearsal.pbs.job import TASK_PATH
+from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, NODEFILE, TASK_PATH, TASKS
 from hpclaunch.rehearsal.processes import MARK, in_sessions, kill, restore_signals, send
 
 NEEDED = ("PBS_ENVIRONMENT", "PBS_JOBID", "PBS_JOBCOOKIE", "PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT")
@@ -57,10 +59,10 @@ def main(is_dead: Callable[[str], bool] = lambda _: False) -> int:
         print(USAGE, file=sys.stderr)
         return 1
     room = Path(os.environ[MARK], "run", os.environ.get("PBS_JOBID", ""))
-    if not all(name in os.environ for name in NEEDED) or not (room / "nodefile").exists():
+    if not all(name in os.environ for name in NEEDED) or not (room / NODEFILE).exists():
         print("pbsdsh: tm_init failed, rc = bad environment (17005)", file=sys.stderr)
         return 1
-    lines = (room / "nodefile").read_text().split()
+    lines = (room / NODEFILE).read_text().split()
     wanted = [counts["-n"]] if "-n" in counts else range(counts.get("-c", len(lines)))
     tasks: list[Task] = []
 
@@ -88,7 +90,7 @@ def _start(room: Path, node: int, host: str, program: list[str], is_dead: Callab
     number, record = _number(room, node)
     if is_dead(host):
         return Task(number, host)
-    variables = json.loads((room / "environments.json").read_text())[node] | {"PBS_TASKNUM": number}
+    variables = json.loads((room / ENVIRONMENTS).read_text())[node] | {"PBS_TASKNUM": number}
     path = shutil.which(program[0], path=TASK_PATH)
     if "/" in program[0]:
         path = str(Path(variables["HOME"], program[0]))
@@ -112,16 +114,13 @@ def _start(room: Path, node: int, host: str, program: list[str], is_dead: Callab
 
 def _number(room: Path, node: int) -> tuple[str, Path]:
     """Return a task's number, which is no rank, and the file for its session."""
-    count = 1 if node else 2  # the script is task 1 of the first node
-    while True:
+    for count in itertools.count(1 if node else 2):  # the script is task 1 of the first node
         number = f"{(node << 25) + count:08X}"
-        path = room / "tasks" / f"{node}-{number}"
-        try:
+        path = room / TASKS / f"{node}-{number}"
+        with suppress(FileExistsError):
             path.touch(exist_ok=False)
-        except FileExistsError:
-            count += 1
-            continue
-        return number, path
+            break
+    return number, path
 
 
 def _wait(tasks: list[Task], verbose: bool, is_dead: Callable[[str], bool]) -> None:
