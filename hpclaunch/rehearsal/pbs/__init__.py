@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 KILL_DELAY = 8.0  # seconds between TERM and KILL; 10 to 20 on a cluster
-OUT = (("o", "OU"), ("e", "ER"))  # the letters of output and errors, in qsub's options and in the names of files
 PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("pbs.qsub", "pbs.pbsdsh", "mpirun", "module"))
 
 
@@ -95,7 +94,7 @@ def _outputs(folder: Path, job_id: str, options: Mapping[str, str]) -> list[Path
     """Return the paths of the job's output and, unless they are joined, of its errors."""
     found = []
     number = job_id.removesuffix(f".{SERVER}").replace("[", ".").rstrip("]")
-    for kind, ending in {"oe": OUT[:1], "eo": OUT[1:]}.get(options.get("j", ""), OUT):
+    for kind in {"oe": "o", "eo": "e"}.get(options.get("j", ""), "oe"):
         path = folder / (options.get(kind, "").rpartition(":")[2] or f"{options.get('N', 'STDIN')}.{kind}{number}")
-        found.append(path / f"{job_id}.{ending}" if path.is_dir() else path)
+        found.append(path / f"{job_id}.{'OU' if kind == 'o' else 'ER'}" if path.is_dir() else path)
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import pwd
 import shlex
 import subprocess
 import sys
@@ -19,25 +18,12 @@ from pathlib import Path
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TASK_PATH = "/bin:/usr/bin"  # `pbsdsh -- PROGRAM` looks for a bare name there
 NODEFILE, ENVIRONMENTS, TASKS = "nodefile", "environments.json", "tasks"  # in a job's room
-EVERYWHERE = {
-    "ENVIRONMENT": "BATCH",
-    "PBS_ENVIRONMENT": "PBS_BATCH",
-    "PBS_JOBCOOKIE": "0" * 32,
-    "PBS_MOMPORT": "15003",
-}
-
-
-def user() -> str:
-    """Return the name of the user who runs this."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # in a container
-        return str(os.getuid())
 
 
 def submission_variables() -> dict[str, str]:
     """Return the PBS_O_ variables, which describe the shell that calls qsub."""
-    defaults = {"HOME": "/", "LANG": "C.UTF-8", "LOGNAME": user(), "SHELL": "/bin/bash", "PATH": SYSTEM_PATH}
+    user = os.environ.get("USER", str(os.getuid()))
+    defaults = {"HOME": "/", "LANG": "C.UTF-8", "LOGNAME": user, "SHELL": "/bin/bash", "PATH": SYSTEM_PATH}
     return {f"PBS_O_{name}": os.environ.get(name, value) for name, value in defaults.items()} | {
         "PBS_O_WORKDIR": str(Path.cwd()),
         "PBS_O_SYSTEM": "Linux",
@@ -58,13 +44,30 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
     for node, host in enumerate(dict.fromkeys(lines)):
         scratch = room / f"jobfs-{node}"
         scratch.mkdir(mode=0o700)
-        own = {"HOME": variables["PBS_O_HOME"], "PBS_JOBDIR": variables["PBS_O_HOME"], "TMPDIR": str(scratch)}
-        numbers = {"NCPUS": str(ncpus[host]), "OMP_NUM_THREADS": str(ncpus[host]), "PBS_NODENUM": str(node)}
-        tasks.append({"PATH": TASK_PATH, **variables, **EVERYWHERE, **own, **numbers, **(nodefile if node else {})})
+        own = {
+            "HOME": variables["PBS_O_HOME"],
+            "TMPDIR": str(scratch),
+            "NCPUS": str(ncpus[host]),
+            "OMP_NUM_THREADS": str(ncpus[host]),
+            "ENVIRONMENT": "BATCH",
+            "PBS_ENVIRONMENT": "PBS_BATCH",
+            "PBS_JOBCOOKIE": "0" * 32,
+            "PBS_JOBDIR": variables["PBS_O_HOME"],
+            "PBS_MOMPORT": "15003",
+            "PBS_NODENUM": str(node),
+        }
+        tasks.append({"PATH": TASK_PATH, **variables, **own, **(nodefile if node else {})})
     (room / ENVIRONMENTS).write_text(json.dumps(tasks))
-    path = variables.get("PATH", f"{_programs(room)}:{SYSTEM_PATH}")
-    login = {"USER": user(), "LOGNAME": user(), "SHELL": "/bin/bash", "LANG": variables["PBS_O_LANG"]}
-    return {**login, **tasks[0], **nodefile, "PATH": path, "PBS_TASKNUM": "1"}
+    return {
+        **tasks[0],
+        **nodefile,
+        "USER": variables["PBS_O_LOGNAME"],
+        "LOGNAME": variables["PBS_O_LOGNAME"],
+        "SHELL": "/bin/bash",
+        "LANG": variables["PBS_O_LANG"],
+        "PATH": variables.get("PATH", f"{_programs(room)}:{SYSTEM_PATH}"),
+        "PBS_TASKNUM": "1",
+    }
 
 
 def start(

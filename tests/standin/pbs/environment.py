@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 
 from standin.pbs.resources import Chunk
 from standin.pbs.server import Job, Server
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
+
+
+def user() -> str:
+    """Return the name of the user who runs this."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container
+        return str(os.getuid())
 
 
 def everything() -> dict[str, str]:

@@ -17,7 +17,6 @@ from standin.pbs.resources import clock
 from standin.pbs.server import Job, Server, stamp
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
-from hpclaunch.rehearsal.pbs.job import user
 from hpclaunch.rehearsal.processes import in_sessions, restore_signals
 
 
@@ -137,8 +136,8 @@ def _finish(server: Server, job: Job, status: int) -> None:
     output.deliver(server, job)
     time.sleep(server.settings.poll / 10)  # a second, in reality
     how = {
-        "deleted": f"terminated by {user()}",
-        "forced": f"terminated by {user()}",
+        "deleted": f"terminated by {environment.user()}",
+        "forced": f"terminated by {environment.user()}",
         "walltime": "exceeded resource walltime",
     }.get(job.ending, "failed" if status else "finished")
     comment = f"{job.shown.get('comment', '')} and {how}"
