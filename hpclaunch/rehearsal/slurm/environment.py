@@ -6,8 +6,8 @@ https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 from __future__ import annotations
 
 import os
+import platform
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from pathlib import Path
 _FROM_OPTIONS = {
     "account": "SLURM_JOB_ACCOUNT",
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
-    "hint": "SLURM_HINT",
     "partition": "SLURM_JOB_PARTITION",
     "qos": "SLURM_JOB_QOS",
 }
@@ -44,7 +43,7 @@ def job_variables(options: Mapping[str, str], job_id: str, hosts: Sequence[str])
         "SLURM_JOB_USER": os.environ.get("USER", ""),
         "SLURM_NODELIST": ",".join(hosts),
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_SUBMIT_HOST": socket.gethostname(),
+        "SLURM_SUBMIT_HOST": platform.node(),
         **_places(hosts, tasks, rank=0, local_ranks=1),
     }
 
@@ -59,12 +58,8 @@ def step_variables(
     found = {name: value for name, value in job.items() if name != "SLURM_CPUS_PER_TASK"}
     if cpus:
         found["SLURM_CPUS_PER_TASK"] = str(cpus)
-    if devices := job.get("SLURM_JOB_GPUS"):
-        found["SLURM_STEP_GPUS"] = devices
     return {
         **found,
-        "SLURM_DISTRIBUTION": "block",
-        "SLURM_STEPID": "0",
         "SLURM_STEP_ID": "0",
         "SLURM_STEP_NODELIST": ",".join(hosts),
         "SLURM_STEP_NUM_NODES": str(len(hosts)),
