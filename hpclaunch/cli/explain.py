@@ -9,7 +9,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hpclaunch.cli.options import config_file
+from hpclaunch.cli.requests import config_file
 from hpclaunch.errors import printable
 from hpclaunch.job.explain import explain
 from hpclaunch.job.explain.origin import Origin, Source

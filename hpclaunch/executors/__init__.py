@@ -5,19 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hpclaunch.runs.registry import FOLDER
+from hpclaunch.schedulers.job import FOLDER
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
     from hpclaunch.job.plan import Plan
 
 
-EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
+EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # of schedulers for which submitit has a class that users look for
 
 
 def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
-    """Return the executor of the plan's scheduler."""
-    module, name = EXECUTORS[plan.site.scheduler].split(".")
+    """Return the executor of a plan, under any scheduler."""
+    module, name = EXECUTORS.get(plan.site.scheduler, "script.ScriptExecutor").split(".")
     made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)
     return made
 
@@ -33,10 +33,10 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
 
 def plan_of(options: dict[str, Any]) -> Plan:
     """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
-    from hpclaunch.job.links import followed
-    from hpclaunch.job.plan import make_plan
+    from hpclaunch.job.consider import make_plan
+    from hpclaunch.job.machine import follow_links
     from hpclaunch.job.request import make_request
     from hpclaunch.profile.search import load
 
     profile = load(options["site"])
-    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))
+    return make_plan(profile, follow_links(profile.site, make_request({"launcher": "tasks", **options})))

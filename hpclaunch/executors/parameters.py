@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
 
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-# The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
-_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "program", "cores"}
+# The command is submitit's worker, one in each rank; what this machine knows is looked up again.
+_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "machine"}
 
 
 def names() -> set[str]:
@@ -35,7 +35,7 @@ def changed(plan: Plan, given: dict[str, Any]) -> Plan:
         options["walltime"] = f"{math.ceil(minutes * 60)}s"
     if options.get("mem_gb") is not None:
         options["mem_gb"] = math.ceil(options["mem_gb"])
-    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "links": {}} | options)
+    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "machine": {}} | options)
     if new.site.scheduler != plan.site.scheduler:
         raise RequestError(
             f"site: {new.name} has {new.site.scheduler}, this executor is for {plan.site.scheduler}; "

@@ -5,51 +5,25 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import PurePath
 
 from msgspec import Struct, structs
 
 from hpclaunch import walltime
-from hpclaunch.errors import RequestError, counted
-from hpclaunch.job import checks
-from hpclaunch.job.checks import Finding
-from hpclaunch.job.checks.limits import known_qos, qos_limits, unlisted_qos
-from hpclaunch.job.checks.suggestions import with_suggestions
-from hpclaunch.job.checks.words import HIDES_SLURM
+from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost, job_cost
+from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import of_job
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import Scheduler, scheduler
 
-_ANY_HOST = ["HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES"]
-HOST_VARIABLES = {
-    "local": _ANY_HOST,
-    "pbs": [
-        *_ANY_HOST,
-        "PBS_ENVIRONMENT",
-        "PBS_JOBCOOKIE",
-        "PBS_MOMPORT",
-        "PBS_NODEFILE",
-        "PBS_NODENUM",
-        "PBS_TASKNUM",
-    ],
-    "slurm": [
-        *_ANY_HOST,
-        "SLURMD_NODENAME",
-        "SLURM_GTIDS",
-        "SLURM_LOCALID",
-        "SLURM_NODEID",
-        "SLURM_PROCID",
-        "SLURM_TASK_PID",
-    ],
-}
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
-# The options whose words may mean nothing at a site, by the check that says so.
-_WORDS = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
+# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
+HIDES_SLURM = {"bash", "interactive"}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -88,6 +62,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     foreign: list[str] = []  # the profile's files that are not shipped ones
 
     @property
+    def scheduler(self) -> Scheduler:
+        """Return the site's scheduler."""
+        return scheduler(self.site.scheduler)
+
+    @property
     def world_size(self) -> int:
         """Count the ranks of the job."""
         return self.nodes * self.tasks_per_node
@@ -120,7 +99,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def host_variables(self) -> list[str]:
         """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
         asked = {*self.request.env, *self.request.pass_env, *self.site.env}
-        return [name for name in HOST_VARIABLES[self.site.scheduler] if name not in asked]
+        return [name for name in self.scheduler.host_variables if name not in asked]
 
     @property
     def python(self) -> str:
@@ -164,56 +143,22 @@ class Plan(Struct, frozen=True, kw_only=True):
             f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
-        if self.site.scheduler != "local":
+        if not self.scheduler.here:
             parts.append(f"{self.nodes * self.cpus_per_node} cpus")
         if self.gpus_per_node:
             parts.append(f"{self.nodes * self.gpus_per_node} GPUs")
         if self.mem_gb_per_node:
             parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
-        if self.site.scheduler != "local" and not self.run_id:
+        if not self.scheduler.here and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
-        if self.price and self.site.scheduler != "local":
+        if self.price and not self.scheduler.here:
             parts.append(self.price)
         return ", ".join(parts)
 
 
-def make_plan(profile: Profile, request: Request) -> Plan:
-    """Fill every number that the request leaves open from the profile.
-
-    Raises RequestError with every refusal at once, each with the numbers and what would be right.
-    """
-    plan, findings = consider(profile, request)
-    refusals = [str(finding) for finding in findings if finding.refuses]
-    if plan is None or refusals:
-        raise RequestError(*refusals)
-    return plan
-
-
-def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
-    """Return the plan of a request and all that is to be said of it, refusals and warnings alike.
-
-    The plan is there also where a finding refuses it; it is None where a word of the request means nothing here.
-    The rest of such a request is checked all the same, so that everything is said at once.
-    """
-    findings = list(checks.request_findings(profile, request))
-    wrong = {finding.check for finding in findings}
-    left_open = {option: None for name in wrong for option in _WORDS[name]}
-    request = structs.replace(request, **left_open)
-    plan = _plan(profile, request)
-
-    def check(request: Request) -> Iterator[Finding]:
-        return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
-
-    findings = list(with_suggestions([*findings, *check(request)], request, check))
-    if wrong:
-        return None, findings
-    warnings = [str(finding) for finding in findings if not finding.refuses]
-    return structs.replace(plan, warnings=warnings), findings
-
-
-def _plan(profile: Profile, request: Request) -> Plan:
-    """Fill every number, whatever the site may think of it; each word of the request is known to mean something."""
+def unchecked_plan(profile: Profile, request: Request) -> Plan:
+    """Return the plan of a request whose words are all known, whether or not the site would take it."""
     site = profile.site
     wanted = request.partition or site.default_partition
     partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
@@ -242,7 +187,7 @@ def _plan(profile: Profile, request: Request) -> Plan:
     exclusive = site.multi_node == "exclusive" and nodes > 1
     bare = request.module == NO_MODULES
     program = str(WORKLOADS[request.workload or _MNIST])
-    command = request.command or [sys.executable if site.scheduler == "local" else "python", program]
+    command = request.command or [sys.executable if scheduler(site.scheduler).here else "python", program]
     return Plan(
         name=profile.name,
         site=site,
@@ -310,7 +255,10 @@ def _part(share: float, whole: float | None) -> int | None:
 def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
     """Return the QoS asked for, else the first that the job fits."""
     if wanted is not None:
-        return known_qos(partition, wanted) or unlisted_qos(wanted)
+        listed = (qos for qos in partition.qos if qos.name == wanted)
+        return next(
+            listed, Qos(name=wanted, max_walltime="9999:59:59")
+        )  # one that the site does not list has no limits
     for qos in partition.qos:
         limits = qos_limits(qos, seconds, gpus, cores)
         if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):

@@ -139,9 +139,11 @@ def _read_back(plan: Plan, script: str, own: list[Path]) -> None:
 
     Raises TemplateError with every difference.
     """
-    if plan.run_id or plan.site.scheduler == "local" or "repeated" in plan.request.force:
-        return
+    from hpclaunch.scripts.directives import PREFIX
     from hpclaunch.scripts.readback import differences
+
+    if plan.run_id or plan.site.scheduler not in PREFIX or "repeated" in plan.request.force:
+        return
 
     where = ", ".join(map(paths.shown, own))
     if found := [f"{where}: {line}" for line in differences(plan, script)]:

@@ -58,7 +58,7 @@ def of_job(site: Site, request: Request, command: list[str], *, modules: bool, d
         *request.setup,
         *request.env.values(),
         request.venv or "",
-        *request.links.values(),
+        *request.machine.links.values(),
     ]
     own = [name for name in site.storage if name not in unused]
     asked = [as_named(site, name) for name in own + request.storage]

@@ -27,16 +27,6 @@ _OPEN = (
     "# datasets:",
     "#   MNIST_DIR: /path/to/MNIST",
 )
-_OPEN_TOO = {
-    "pbs": (
-        "# Decide: file systems that a job must name to see them, where the site has such a rule.",
-        "# storage: []",
-        "# Decide: may jobs submit jobs? Where qsub fails on compute nodes, this submits all attempts at once.",
-        "# resubmit: false",
-        "# PBS starts jobs with umask 077: colleagues cannot read the logs.",
-        '# umask: "027"',
-    ),
-}
 
 
 def write(name: str, machine: Machine) -> str:
@@ -65,7 +55,7 @@ def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield f"# account: {_plain(accounts[0]) if accounts else 'ab12'}{source}"
     yield ""
     yield from _OPEN
-    yield from _OPEN_TOO.get(machine.scheduler, ())
+    yield from machine.open_questions
     yield ""
     yield "# Decide: a price, for each partition that has one; without it nothing is priced:"
     yield "# charge: {unit: GPU-hours, per: gpu, rate: 1}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpclaunch.errors import SchedulerError
+
+if TYPE_CHECKING:
+    import subprocess
 
 STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not silence the others
 # What a job has of its own: sbatch and `qsub -V` would take it as asked for, or hand it on to a job submitted from it.
@@ -30,6 +33,8 @@ def call(
     Inside of a job that is the environment outside of it. Raises SchedulerError with what it says if its exit code is
     none of `fine`, or if it is not found, cannot be started or gives no answer in so many seconds.
     """
+    import subprocess  # not before there is a command to run: start-up time counts
+
     inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
     outside = {name: value for name, value in os.environ.items() if not (inside and _OF_A_JOB.match(name))}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
@@ -59,7 +60,10 @@ class Part(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """All that goes into a draft. `left_out` are partitions with the reason why."""
+    """All that goes into a draft.
+
+    `open_questions` are comments on what this scheduler does not tell, `left_out` partitions with the reason why.
+    """
 
     scheduler: str
     said_by: str
@@ -68,6 +72,7 @@ class Machine(Struct, frozen=True):
     values: dict[str, Value] = {}
     accounts: Value = Value([])
     notes: list[str] = []
+    open_questions: tuple[str, ...] = ()
     left_out: dict[str, str] = {}
 
 
@@ -145,3 +150,14 @@ def user() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container without a list of users
         return str(os.geteuid())
+
+
+def my_groups() -> set[str]:
+    """Return the unix groups of this person."""
+    found = set()
+    for number in {os.getegid(), *os.getgroups()}:
+        try:
+            found.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return found

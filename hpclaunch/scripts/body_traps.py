@@ -12,10 +12,10 @@ from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
 from hpclaunch.profile.yamlfile import Key
 from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.complete import step_size
 from hpclaunch.scripts.launch import Launch, name_of
 from hpclaunch.scripts.lexer import plain
 from hpclaunch.scripts.program import Program, assignments, modules
+from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command
 from hpclaunch.scripts.values import whole

@@ -55,7 +55,7 @@ def _in_background(start: Start) -> bool:
 
 def understand(body: Body, site: Site) -> Program:
     """Return what the body does at this site."""
-    own = dict.fromkeys([*site.removed_commands, *(site.grant.command[:1] if site.grant else [])], "")
+    own = dict.fromkeys([*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])], "")
     own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
     variables = _variables(body)
     starts = [

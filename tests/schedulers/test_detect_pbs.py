@@ -200,7 +200,7 @@ def test_detect_never_overwrites(detected, cli):
     path.write_text("precious")
     again = cli("site", "new", "mine", "--detect")
     assert again.exit_code == 1
-    assert "is there already" in again.stderr
+    assert "exists; edit it" in again.stderr
     assert path.read_text() == "precious"
 
 
@@ -209,7 +209,7 @@ def test_a_new_profile_begins_in_one_way(cli, words):
     """--from and --detect exclude each other, and one of them is needed."""
     result = cli("site", "new", "mine", *words)
     assert result.exit_code == 2
-    assert "one of them" in result.stderr
+    assert "either --from" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.job.checks.finding import Found, partition_key
+from hpclaunch.job.plan import HIDES_SLURM
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -51,9 +52,6 @@ SHELLS_OWN = {
     "verdict",
     "who",
 }
-# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
-HIDES_SLURM = {"bash", "interactive"}
-
 
 # What templates and examples leave for a person to fill in: anywhere, and (`named`) where a name of one's own belongs.
 _PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "path/to/")

@@ -146,7 +146,7 @@ class Fields(Sizes):
 
     def _led_to(self, name: str) -> list[Origin]:
         """Return which path of the request leads to a file system through links."""
-        for path, target in self.request.links.items():
+        for path, target in self.request.machine.links.items():
             if name in named_by(self.site, None, [target]):
                 start = "the working folder" if path == "." else path
                 return [computed("storage", f"{name}, for {start}, which leads to {target}", name)]

@@ -12,18 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs.registry import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    FOLDER,
-    PENDING,
-    RUNNING,
-    UNKNOWN,
-    Run,
-    State,
-    write_whole,
-)
+from hpclaunch.paths import write_whole
+from hpclaunch.schedulers import Scheduler
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, FOLDER, PENDING, RUNNING, UNKNOWN, Job, State
 
 # Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
 _KEEPER = """
@@ -70,20 +61,20 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # no
     return job_id
 
 
-def states(runs: Sequence[Run]) -> dict[str, State]:
+def states(jobs: Sequence[Job]) -> dict[str, State]:
     """Read the run folders; a run whose keeper is gone without an exit code was killed, or the machine went down."""
-    return {run.id: _state(run.path) for run in runs if run.path.is_dir()}
+    return {job.id: _state(job.path) for job in jobs if job.path.is_dir()}
 
 
-def cancel(runs: Sequence[Run]) -> None:
+def cancel(jobs: Sequence[Job]) -> None:
     """End the runs as a Ctrl-C does, with time to save."""
-    for run in runs:
-        if (state := _state(run.path)).word == UNKNOWN:
-            raise SchedulerError(f"{run.id}: {state.reason}; cancel it there")
+    for job in jobs:
+        if (state := _state(job.path)).word == UNKNOWN:
+            raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
         if not state.ended:
-            (run.path / "cancelled").touch()
+            (job.path / "cancelled").touch()
             with suppress(ProcessLookupError):
-                os.kill(int((run.path / "pid").read_text()), signal.SIGTERM)
+                os.kill(int((job.path / "pid").read_text()), signal.SIGTERM)
 
 
 def _state(folder: Path) -> State:
@@ -123,3 +114,14 @@ def _alive(folder: Path) -> State | None:
 
 def _gone(folder: Path) -> State:
     return State(CANCELLED if (folder / "cancelled").exists() else FAILED, "its process is gone")
+
+
+class Local(Scheduler):
+    """No scheduler: this machine."""
+
+    prefix = "LOCAL"
+    here = True
+
+    submit = staticmethod(submit)
+    states = staticmethod(states)
+    cancel = staticmethod(cancel)

@@ -30,11 +30,19 @@ from hpclaunch.schedulers.machine import (
     sorts,
 )
 from hpclaunch.schedulers.pbs.limits import closed_to_me, limits, span, table
-from hpclaunch.scripts.values import pbs_gb
+from hpclaunch.schedulers.values import pbs_gb
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}
 _EXCLUSIVE = {"default_excl", "force_excl", "default_exclhost", "force_exclhost"}
+_OPEN_QUESTIONS = (
+    "# Decide: file systems that a job must name to see them, where the site has such a rule.",
+    "# storage: []",
+    "# Decide: may jobs submit jobs? Where qsub fails on compute nodes, this submits all attempts at once.",
+    "# resubmit: false",
+    "# PBS starts jobs with umask 077: colleagues cannot read the logs.",
+    '# umask: "027"',
+)
 
 
 def ask() -> Machine:
@@ -63,6 +71,7 @@ def ask() -> Machine:
         parts=parts,
         values=_site_values(server, queues, vnodes),
         notes=_notes_on(server),
+        open_questions=_OPEN_QUESTIONS,
         left_out=left_out,
     )
 

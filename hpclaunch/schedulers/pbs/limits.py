@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import grp
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.schedulers.machine import Kind, Value, clock, user
-from hpclaunch.scripts.values import pbs_seconds
+from hpclaunch.schedulers.machine import Kind, Value, clock, my_groups, user
+from hpclaunch.schedulers.values import pbs_seconds
 
 Attributes = Mapping[str, Any]
 _MIN_NODES = "resources_min.nodect"
@@ -129,14 +127,3 @@ def _listed(acl: str, mine: set[str]) -> bool:
         if name in mine or name == "*":
             return not entry.strip().startswith("-")
     return False
-
-
-def my_groups() -> set[str]:
-    """Return the unix groups of this person."""
-    found = set()
-    for number in {os.getegid(), *os.getgroups()}:
-        try:
-            found.add(grp.getgrgid(number).gr_name)
-        except KeyError:
-            continue
-    return found

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from glob import escape
 from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.runs.registry import (
+from hpclaunch.schedulers import Scheduler
+from hpclaunch.schedulers.command import STATE_SECONDS, call
+from hpclaunch.schedulers.job import (
     CANCELLED,
     COMPLETED,
     ENDED,
@@ -18,10 +23,15 @@ from hpclaunch.runs.registry import (
     RUNNING,
     TIMEOUT,
     UNKNOWN,
-    Run,
+    Allocation,
+    Job,
     State,
+    directive,
+    leading_number,
 )
-from hpclaunch.schedulers.command import STATE_SECONDS, call
+
+if TYPE_CHECKING:
+    from hpclaunch.schedulers.machine import Machine
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 STATES = {
@@ -76,13 +86,13 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
     return job_id
 
 
-def states(runs: Sequence[Run]) -> dict[str, State]:
+def states(jobs: Sequence[Job]) -> dict[str, State]:
     """Ask sacct once; squeue too for what sacct does not settle, or where there is no sacct."""
     try:
-        found, settled = _accounted(runs)
+        found, settled = _accounted(jobs)
     except SchedulerError:
         found, settled = {}, set()
-    if left := {run.id for run in runs} - settled:
+    if left := {job.id for job in jobs} - settled:
         try:
             queued = _queued()
         except SchedulerError:
@@ -100,18 +110,18 @@ def _of_array(job_id: str, found: dict[str, State]) -> State | None:
     return min(jobs, key=lambda state: order.index(state.word), default=None)
 
 
-def cancel(runs: Sequence[Run]) -> None:
+def cancel(jobs: Sequence[Job]) -> None:
     """Cancel with one scancel, which leaves alone what has ended."""
-    call(["scancel", "--quiet", *(run.id for run in runs)])
+    call(["scancel", "--quiet", *(job.id for job in jobs)])
 
 
-def _accounted(runs: Sequence[Run]) -> tuple[dict[str, State], set[str]]:
+def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
     """Return what sacct says, and the ids of those that have ended and whose exit code is sure.
 
     sacct of Slurm 22.05 shows a script's exit code of 128 and more less 128, that of 25.11 does not. So one below 128
     counts only if the run folder agrees.
     """
-    asked = {run.id: run for run in runs}
+    asked = {job.id: job for job in jobs}
     fields = "JobID,State,ExitCode,NodeList"
     # Ids of another cluster, of which the home folder may know, may be those of other users' jobs here.
     words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
@@ -172,3 +182,106 @@ def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> S
     if first == "FAILED":
         return State(ours, "", 128 + number if number else code or None, hosts)
     return State(ours, word, None, hosts)
+
+
+class Slurm(Scheduler):
+    """Slurm, 22.05 and later."""
+
+    prefix = "SBATCH"
+    starts_ranks = True
+    lightning_requeues = True
+    job_variable = "SLURM_JOB_ID"
+    host_variables = (
+        *Scheduler.host_variables,
+        *("SLURMD_NODENAME", "SLURM_GTIDS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_PROCID", "SLURM_TASK_PID"),
+    )
+    # lightning/fabric/plugins/environments/slurm.py
+    interactive_names = frozenset({"bash", "interactive"})
+    arrays = True
+    signal_directive = "--signal=USR2@90"
+    needs = ("sbatch", "squeue", "scontrol", "scancel")
+    useful = ("sacct", "sacctmgr")
+    describes = ("scontrol",)
+
+    submit = staticmethod(submit)
+    states = staticmethod(states)
+    cancel = staticmethod(cancel)
+
+    def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
+        """Let Slurm start the same job again."""
+        call(["scontrol", "requeue", environment[self.job_variable]], seconds=STATE_SECONDS)
+
+    def output(self, job: Job) -> Path | None:
+        """Return NAME_ID.out or slurm-ID.out, or the file that the script names by --output."""
+        array, _, index = job.id.partition("_")
+        known = {"j": job.id, "A": array, "a": index, "x": job.job_name, "%": "%"}
+        if named := directive(job, r"SBATCH\s+(?:--output(?:=|\s+)|-o\s*)"):
+            name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), named)
+            if (path := job.submitted_from / name).is_file():
+                return path
+        return next(iter(sorted(job.submitted_from.glob(f"*[_-]{escape(job.id)}.out"))), None)
+
+    def array_directives(self, indices: str) -> list[str]:
+        """Return Slurm's directive of an array."""
+        return [f"--array={indices}"]
+
+    def array_ids(self, array: str, count: int) -> list[str]:
+        """Return ARRAY_INDEX for each job."""
+        return [f"{array}_{index}" for index in range(count)]
+
+    def allocation(self, environment: Mapping[str, str]) -> Allocation:
+        """Read what Slurm sets in the environment of a step, a job script or salloc's shell."""
+        job_id = environment[self.job_variable]
+        cpus = map(int, re.findall(r"(?:^|,)(\d+)", environment.get("SLURM_JOB_CPUS_PER_NODE", "")))
+        return Allocation(
+            scheduler=self.name,
+            job_id=job_id,
+            nodes=leading_number(environment.get("SLURM_JOB_NUM_NODES")) or 1,
+            cpus=min(cpus, default=0),
+            gpus=leading_number(environment.get("SLURM_GPUS_ON_NODE")) or _gpus_of(job_id),
+            tasks=leading_number(environment.get("SLURM_NTASKS_PER_NODE")) or None,
+        )
+
+    def ping(self, seconds: float) -> str:
+        """Ask for the controllers."""
+        answer = call(["scontrol", "ping"], seconds=seconds).stdout
+        if "is UP" not in answer:  # some releases say DOWN and exit with 0
+            raise SchedulerError(answer)
+        return "; ".join(answer.split("\n")).strip("; ")
+
+    def closed(self, partition: str, seconds: float) -> str:
+        """Return the state of a partition that is not UP."""
+        answer = call(["scontrol", "--oneliner", "show", "partition", partition], seconds=seconds).stdout
+        found = re.search(r"\bState=(?!UP\b)\S+", answer)
+        return found[0] if found else ""
+
+    def accounts(self) -> tuple[list[str], bool]:
+        """Return the accounts of the user's associations; Slurm keeps them in lower case."""
+        from hpclaunch.schedulers.machine import user
+        from hpclaunch.schedulers.slurm.limits import table
+
+        if not which("sacctmgr"):
+            return [], False
+        rows = table("assoc", "Account", f"user={user()}")
+        return list(dict.fromkeys(row[0] for row in rows if row[0])), True
+
+    def try_script(self, script: str, seconds: float) -> str:
+        """Let sbatch check the script."""
+        call(["sbatch", "--test-only"], stdin=script, seconds=seconds)
+        return "sbatch --test-only"
+
+    def detect(self) -> Machine:
+        """Ask the controller and the accounting."""
+        from hpclaunch.schedulers.slurm.detect import ask
+
+        return ask()
+
+
+def _gpus_of(job_id: str) -> int:
+    """Ask Slurm for the GPUs of a node: the shell of a salloc on a login node has no variable for them."""
+    try:
+        answer = call(["squeue", "--noheader", f"--jobs={job_id}", "--Format=tres-per-node:.80"]).stdout
+    except SchedulerError:
+        return 0
+    found = re.search(r"gpu(?::[\w.-]+)?:(\d+)", answer)
+    return int(found.group(1)) if found else 0
