@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hpclaunch.executors.parameters import plan_of
-from hpclaunch.schedulers.job import FOLDER
 from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:

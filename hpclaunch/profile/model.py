@@ -188,6 +188,7 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
+    account_variable: Annotated[Word | None, Meta(description="The variable that holds it in a job.")] = None
     allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
