@@ -16,8 +16,8 @@ from msgspec import Struct
 from hpclaunch import paths
 from hpclaunch.doctor import ASK_SECONDS, Patient, Result, Verdict, ok, problem, warning
 from hpclaunch.schedulers import scheduler
-from hpclaunch.schedulers.job import FOLDER
 from hpclaunch.schedulers.machine import user
+from hpclaunch.schedulers.run_folder import RUNS
 
 # https://man7.org/linux/man-pages/man5/filesystems.5.html and what clusters add
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "wekafs", "afs", "pvfs2", "9p"}
@@ -52,7 +52,7 @@ def mount_of(path: Path, table: str | None = None) -> Mount | None:
 
 def writable(patient: Patient) -> Iterator[Result]:
     """Write a file where the run folder will be; by its time, compare the clocks."""
-    folder = next(folder for folder in (patient.folder / FOLDER, patient.folder) if folder.is_dir())
+    folder = next(folder for folder in (patient.folder / RUNS, patient.folder) if folder.is_dir())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".hpclaunch-doctor-") as file:
             now = time.time()

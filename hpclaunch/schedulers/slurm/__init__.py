@@ -77,7 +77,7 @@ class Slurm(Scheduler):
         """Return NAME_ID.out or slurm-ID.out, or the file that the script names by --output."""
         array, _, index = job.id.partition("_")
         known = {"j": job.id, "A": array, "a": index, "x": job.job_name, "%": "%"}
-        if named := directive(job, r"SBATCH\s+(?:--output(?:=|\s+)|-o\s*)"):
+        if named := directive(job, r"SBATCH\s(?:[^#\n]*\s)?(?:--output(?:=|\s+)|-o\s*)"):
             name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), named)
             if (path := job.submitted_from / name).is_file():
                 return path
