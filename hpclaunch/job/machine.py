@@ -38,7 +38,7 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     """Return the request with its links, and with the file systems that they lead to added to its storage.
 
     The provenance line thus makes the same script on another machine. No path is looked up if the site needs none.
-    If the job runs `here`, as at the site `local`, the request also gets the number of this machine's cores.
+    If the job runs `here`, as with the scheduler `local`, the request also gets the number of this machine's cores.
     """
     if here or scheduler(site.scheduler).here:
         cores = len(os.sched_getaffinity(0))

@@ -20,12 +20,13 @@ def drafted(name: str) -> tuple[str, Machine]:
     """
     from hpclaunch.profile.draft import write
     from hpclaunch.profile.model import Site
+    from hpclaunch.profile.rules import site_mistakes
     from hpclaunch.profile.yamlfile import Document, convert
 
     machine = _ask()
     text = write(name, machine)
     try:
-        convert([Document.parse(Path(f"{name}.yaml"), text)], Site)
+        convert([Document.parse(Path(f"{name}.yaml"), text)], Site, site_mistakes)
     except ProfileError as error:
         raise SchedulerError(
             f"{machine.said_by}: no profile can be made of what it says", *str(error).splitlines()
