@@ -34,7 +34,7 @@ def find(environment: Mapping[str, str]) -> Allocation:
 def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
     """Make the plan of a launch on the nodes that are there, in the environment that is there: no modules, no limits.
 
-    Raises RequestError as `make_plan` does, and where more nodes are asked for than there are.
+    Raises RequestError as `make_plan` does, and HpclaunchError if the request has more nodes than there are.
     """
     if request.nodes and request.nodes > found.nodes:
         raise HpclaunchError(f"launch: --nodes {request.nodes}, but job {found.job_id} has {found.nodes}")
@@ -72,7 +72,7 @@ def _new_run(job_id: str) -> str:
 
 
 def _claim(file: Path) -> bool:
-    """Make a file that was not there; a folder that cannot be written keeps nobody from launching."""
+    """Make a file that was not there; if the folder cannot be written, launch all the same."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,6 +1,6 @@
 """The registry of runs: what was submitted, from where, and where its folder is.
 
-Each run is one small file in the person's state folder, written whole or not at all, so that submissions beside
+Each run is one small file in the user's state folder, written whole or not at all, so that submissions beside
 each other lose nothing and a killed one leaves nothing half written. The run folder has a copy, run.json, which
 still counts when the folder was moved.
 """
@@ -97,10 +97,10 @@ def _encode(value: object, indent: int | None = None) -> bytes:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; what is no run's file is named on stderr and left aside."""
+    """Return the registered runs, the newest first; other files are named on stderr and skipped."""
     found = {path: read(path) for path in _files()}
     for path in (path for path, run in found.items() if run is None):
-        sys.stderr.write(f"hpclaunch: {quote(str(path))}: no run's file, left aside\n")
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: not the file of a run; skipped\n")
     return list(filter(None, found.values()))
 
 
@@ -114,9 +114,9 @@ def _number(path: Path) -> int:
 
 
 def find(names: Iterable[str]) -> list[Run]:
-    """Return the runs of these ids or run folders, the newest run where none is named.
+    """Return the runs of these ids or run folders, or the newest run if none is named.
 
-    An id may be shortened to what stands before its first dot. Raises HpclaunchError for one that is not known.
+    An id may be shortened to what stands before its first dot. Raises HpclaunchError for an unknown one.
     """
     known = newest_first()
     names = list(names)
@@ -143,7 +143,7 @@ def _moved(name: str) -> Run | None:
 
 
 def read(path: Path) -> Run | None:
-    """Return the run of a registry's file or a run.json, None where it is none."""
+    """Return the run of a registry's file or a run.json, or None if it is none."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
         text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
