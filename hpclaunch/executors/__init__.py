@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hpclaunch.executors.parameters import plan_of
 from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:
@@ -29,14 +30,3 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
     would refuse them.
     """
     return script_executor(plan_of({"site": site, **options}))
-
-
-def plan_of(options: dict[str, Any]) -> Plan:
-    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
-    from hpclaunch.job.consider import make_plan
-    from hpclaunch.job.machine import follow_links
-    from hpclaunch.job.request import make_request
-    from hpclaunch.profile.search import load
-
-    profile = load(options["site"])
-    return make_plan(profile, follow_links(profile.site, make_request({"launcher": "tasks", **options})))

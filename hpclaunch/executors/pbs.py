@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpclaunch.executors import plan_of
+from hpclaunch.executors.parameters import plan_of
 from hpclaunch.executors.script import ScriptExecutor
 
 if TYPE_CHECKING:

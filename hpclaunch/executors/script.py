@@ -192,7 +192,8 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""
-        from hpclaunch.job.render import render
+        from hpclaunch.job.render import fill, noted
+        from hpclaunch.scripts.readback import check
 
         request = self.plan.request
         request.check_passed(os.environ)
@@ -202,7 +203,10 @@ class ScriptExecutor(core.PicklingExecutor):
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
         )
-        return render(plan)
+        script, templates = fill(plan)
+        if templates:
+            check(plan, script, templates)
+        return noted(script, plan, templates)
 
     def _worker_plan(self, count: int) -> Plan:
         """Return the plan of a worker's script, which sends submitit's signal unless the scheduler does.
@@ -226,7 +230,8 @@ class ScriptExecutor(core.PicklingExecutor):
         if self.plan.request.job_name:
             return self.plan
         function = getattr(function, "func", function)  # of a functools.partial
-        return structs.replace(self.plan, job_name=name_of([getattr(function, "__name__", type(function).__name__)]))
+        name = getattr(function, "__name__", type(function).__name__)
+        return structs.replace(self.plan, job_name=name_of([name], self.plan.scheduler))
 
     def _check_array(self, count: int) -> None:
         """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.

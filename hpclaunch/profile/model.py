@@ -2,12 +2,10 @@
 
 import datetime
 import re
-from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from hpclaunch.profile.yamlfile import Key
 from hpclaunch.schedulers import SCHEDULERS
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
@@ -166,12 +164,6 @@ class Messages(Record, frozen=True, kw_only=True):
         dict[Line, Refusal], Meta(description="By a regular expression for the refusal, in lower case.")
     ] = {}
 
-    def mistakes(self) -> Iterator[tuple[Key, str]]:
-        """Name the keys that are no regular expressions."""
-        from hpclaunch.profile.rules import messages_mistakes
-
-        return messages_mistakes(self)
-
 
 class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
@@ -196,6 +188,7 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
+    account_variable: Annotated[Word | None, Meta(description="The variable that holds it in a job.")] = None
     allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
@@ -273,9 +266,3 @@ class Site(Record, frozen=True, kw_only=True):
             if name == own or name in partition.aliases:
                 return own, partition
         return None
-
-    def mistakes(self) -> Iterator[tuple[Key, str]]:
-        """Name the values that are right alone and wrong together."""
-        from hpclaunch.profile.rules import site_mistakes
-
-        return site_mistakes(self)
