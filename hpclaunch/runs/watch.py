@@ -1,4 +1,4 @@
-"""When runs have ended, with few questions to the scheduler.
+"""Find out when runs have ended, with few questions to the scheduler.
 
 The job script leaves its exit code in the run folder, and PBS delivers a job's output at its end.
 """
@@ -16,18 +16,18 @@ from hpclaunch.runs.logs import delivered
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
 
-# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
-# ended may be one attempt of several.
+# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
+# one attempt of several may have ended.
 ASK_AFTER_END = (1.5, 15, 60)
-SOON_SECONDS = 10  # between two questions if a run was told to end, which leaves no exit code, or is not known
+SOON_SECONDS = 10  # between two questions if a run was cancelled, which leaves no exit code, or is not known
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
-NOT_KNOWN = 2  # answers in a row that know nothing of a run
+NOT_KNOWN = 2  # answers in a row that do not know a run
 
 
 @dataclass
 class _End:
-    """A sign of a run's end: which one, when it was seen, and how often one asked since."""
+    """A sign of a run's end: which one, when it was seen, and how often the scheduler was asked since."""
 
     written: int
     seen: float
@@ -39,9 +39,9 @@ class _End:
 
 
 class Watch:
-    """Runs of which one asks again and again whether they have ended; the scheduler is asked at their `poll`.
+    """Runs that are watched until they have ended; the scheduler is asked at their `poll`.
 
-    A run that its scheduler knows nothing of is over as well; its state stays UNKNOWN.
+    A run that its scheduler does not know is over as well; its state stays UNKNOWN.
     """
 
     def __init__(self, watched: Iterable[Run] = ()) -> None:
@@ -65,14 +65,14 @@ class Watch:
             self._new.add(key)
 
     def over(self, run: Run) -> bool:
-        """Whether nothing more will be known of `run`."""
+        """Whether `run` is not watched any more."""
         key = (run.site, run.id)
         return key in self.states and key not in self._open
 
     def look(self, force: bool = False) -> bool:
-        """Look into the run folders, ask the schedulers that it is time to ask; return whether all runs are over.
+        """Look into the run folders, ask the schedulers if it is time to; return whether all runs are over.
 
-        Raises SchedulerError where a scheduler does not answer, at first or several times in a row.
+        Raises SchedulerError if a scheduler does not answer, at first or several times in a row.
         """
         now = time.monotonic()
         if not force and not self._new and now - self._looked < LOOK_SECONDS:
