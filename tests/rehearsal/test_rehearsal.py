@@ -1,4 +1,4 @@
-"""`hpclaunch run --site`: the very script that a cluster would get, run here on stand-ins for what is only there."""
+"""`hpclaunch run --site`: the script that a cluster would get, run here with stand-ins for what only a cluster has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
 import hpclaunch
 from hpclaunch import rehearsal
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile import search
 
@@ -120,7 +120,7 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
 )
 def test_the_walltime_ends_the_job(site, code, words, work):
     """Past its walltime a job gets TERM, and the rehearsal says why it ended."""
-    told = "trap 'touch told; exit 5' TERM; while :; do sleep 0.2; done"
+    command = "trap 'touch warned; exit 5' TERM; while :; do sleep 0.2; done"
     process = start(
         "run",
         "--site",
@@ -134,10 +134,10 @@ def test_the_walltime_ends_the_job(site, code, words, work):
         "--",
         "bash",
         "-c",
-        told,
+        command,
     )
     stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, (work / "told").exists()) == (code, True)
+    assert (process.returncode, (work / "warned").exists()) == (code, True)
     assert words in stdout + stderr
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
@@ -165,7 +165,7 @@ def test_what_a_task_of_pbs_does_not_get(work):
 
 def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
     """A scheduler without a stand-in is named, instead of being rehearsed as another."""
-    monkeypatch.setattr(rehearsal, "SCHEDULERS", {})
+    monkeypatch.setattr(rehearsal, "REHEARSALS", {})
     plan = make_plan(search.load("gadi"), Request(site="gadi", command=["true"]))
     with pytest.raises(HpclaunchError, match="no rehearsal for scheduler pbs"):
         rehearsal.rehearse(plan, "")
@@ -174,7 +174,7 @@ def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 @pytest.mark.parametrize("site", SITES)
 def test_it_goes_on_past_the_walltime(site, launcher, work):
-    """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
+    """A command of more than two walltimes is warned, saves, and goes on, no step lost or done twice."""
     (work / "count.py").write_text(COUNT.replace("LIMIT", "34"))
     words = ("-t", "00:00:30", "--warn-before", "15s", "--max-attempts", "12", "--launcher", launcher)
     folder = rehearse(site, *words, "--", "python", "count.py", seconds=400)
