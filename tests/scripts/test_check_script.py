@@ -229,6 +229,7 @@ def test_the_corpus_is_large_enough():
     assert {site_of(path) for path in CORPUS} == set(SITES.values())
 
 
+@pytest.mark.slow
 def test_a_new_script_runs_the_old_one_s_command(work):
     """A script with a loop over nodes, mended, starts the same program on each node, after the same preparation."""
     (work / "train.py").write_text(
