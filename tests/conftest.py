@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
+from standin import pbs as rehearsal_pbs
+from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
 from hpclaunch.profile import search
-from hpclaunch.rehearsal import pbs as rehearsal_pbs
-from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
@@ -33,7 +33,9 @@ atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 # here; tests of the shipped ones carry the mark `shipped`. A process, as users start it, has the shipped ones always.
 SHIPPED = paths.shipped("site_profiles")
 FROZEN = SCRATCH / "site_profiles"
-shutil.copytree(SHIPPED, FROZEN, ignore=lambda folder, names: [name for name in names if name.endswith(".yaml")])
+FROZEN.mkdir()
+for other in (path for path in SHIPPED.iterdir() if path.suffix != ".yaml"):
+    (FROZEN / other.name).symlink_to(other)
 for profile in (Path(__file__).parent / "sites").glob("*.yaml"):
     shutil.copy(profile, FROZEN)
 really_shipped = paths.shipped
@@ -91,9 +93,7 @@ def pytest_collection_modifyitems(items):
     """Tests of a real Slurm carry its mark; those in workloads/ import torch."""
     for item in items:
         if "slurm_cluster" in item.fixturenames:
-            assert scope_of(item.nodeid) == CLUSTER_SCOPE, (
-                f"{item.nodeid}: begin its file's or its own name with test_slurm"
-            )
+            assert scope_of(item.nodeid) == CLUSTER_SCOPE, f"{item.nodeid}: let it or its file begin with test_slurm"
             item.add_marker(pytest.mark.slurm)
         if "workloads" in item.path.parts:
             item.add_marker(pytest.mark.train)
@@ -144,6 +144,10 @@ def clean(monkeypatch, tmp_path, request):
     monkeypatch.chdir(tmp_path / "work")
     if request.node.get_closest_marker("shipped"):
         monkeypatch.setattr(paths, "shipped", really_shipped)
+    yield
+    while started:
+        with started.pop() as process:  # which closes its pipes
+            process.kill()
 
 
 @pytest.fixture
@@ -165,11 +169,15 @@ def cli():
     return call
 
 
+started: list[subprocess.Popen[str]] = []
+
+
 def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own."""
+    """Start the real command line as a process of its own, which does not outlive the test."""
     command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **(pipes | options))
+    started.append(subprocess.Popen(command, **(pipes | options)))
+    return started[-1]
 
 
 def call(*words: object, code: int = 0, seconds: float = 60) -> str:

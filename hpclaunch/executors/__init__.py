@@ -5,19 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hpclaunch.runs.registry import FOLDER
+from hpclaunch.executors.parameters import plan_of
+from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
     from hpclaunch.job.plan import Plan
 
 
-EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
+EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # of schedulers for which submitit has a class that users look for
 
 
-def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
-    """Return the executor of the plan's scheduler."""
-    module, name = EXECUTORS[plan.site.scheduler].split(".")
+def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
+    """Return the executor of a plan, under any scheduler."""
+    module, name = EXECUTORS.get(plan.site.scheduler, "script.ScriptExecutor").split(".")
     made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)
     return made
 
@@ -29,14 +30,3 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
     would refuse them.
     """
     return script_executor(plan_of({"site": site, **options}))
-
-
-def plan_of(options: dict[str, Any]) -> Plan:
-    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
-    from hpclaunch.job.links import followed
-    from hpclaunch.job.plan import make_plan
-    from hpclaunch.job.request import make_request
-    from hpclaunch.profile.search import load
-
-    profile = load(options["site"])
-    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))

@@ -15,12 +15,13 @@ from msgspec import structs
 from submitit.core import core, utils
 
 from hpclaunch import schedulers
-from hpclaunch.errors import HpclaunchError, RequestError
+from hpclaunch.errors import RequestError
 from hpclaunch.executors import parameters
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.runs.submit import hand_over, note
 from hpclaunch.runs.watch import Watch
+from hpclaunch.schedulers import run_folder
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -39,12 +40,12 @@ class RunPaths(utils.JobPaths):
     @property
     def submission_file(self) -> Path:
         """The job script."""
-        return self.run_folder / "job.sh"
+        return self.run_folder / run_folder.SCRIPT
 
     @property
     def stdout(self) -> Path:
         """What the rank printed."""
-        return self.run_folder / f"rank-{self.task_id}.log"
+        return run_folder.log(self.run_folder, run_folder.RANK_LOG, self.task_id or 0)
 
     @property
     def stderr(self) -> Path:
@@ -100,10 +101,9 @@ class Watcher(core.InfoWatcher):
 
 
 class ScriptJob(core.Job[Any]):
-    """A submitit job that lives in a run folder."""
+    """A submitit job that lives in a run folder, under any scheduler."""
 
-    watcher: Watcher
-    scheduler: str
+    watcher = Watcher()
 
     def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
         super().__init__(folder, job_id, tasks)
@@ -111,32 +111,18 @@ class ScriptJob(core.Job[Any]):
 
     @property
     def run(self) -> Run:
-        """Return the run that this job is."""
+        """Return the job's run. Raises HpclaunchError if another process submitted it and it is not known."""
         if self.job_id not in self.watcher.runs:
-            self.watcher.add(self._find_run())
+            folder = getattr(self._paths, "run_folder", self._paths.folder)
+            self.watcher.add(registry.read(folder / run_folder.RUN) or registry.find([self.job_id])[0])
         return self.watcher.runs[self.job_id]
 
     def cancel(self, check: bool = True) -> None:
         """Cancel the job through its scheduler."""
-        schedulers.scheduler(self.scheduler).cancel([self.run])
+        schedulers.scheduler(self.run.scheduler).cancel([self.run])
 
     def _register_in_watcher(self) -> None:
         assert self.run  # noqa: S101 - finding it registers it
-
-    def _find_run(self) -> Run:
-        """Find the run of a job that another process submitted: by its folder, else in the registry."""
-        folder = getattr(self._paths, "run_folder", self._paths.folder)
-        try:
-            return registry.read(folder / "run.json") or registry.find([self.job_id])[0]
-        except HpclaunchError:
-            return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
-
-
-class LocalJob(ScriptJob):
-    """A job on this machine."""
-
-    scheduler = "local"
-    watcher = Watcher()
 
 
 class ScriptExecutor(core.PicklingExecutor):
@@ -146,8 +132,7 @@ class ScriptExecutor(core.PicklingExecutor):
     them, and `array_parallelism` where the scheduler has arrays; each may have the scheduler's name in front.
     """
 
-    job_class: type[ScriptJob] = ScriptJob
-    has_arrays = True
+    job_class = ScriptJob
     _at_once: int | None = None  # jobs of an array
 
     def __init__(self, folder: Path | str, plan: Plan) -> None:
@@ -167,15 +152,15 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        return parameters.names() | ({"array_parallelism"} if cls.has_arrays else set())
+        return parameters.names() | {"array_parallelism"}
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError where the site would refuse it."""
-        given = {name.removeprefix(f"{self.job_class.scheduler}_"): value for name, value in kwargs.items()}
-        if unknown := sorted(given.keys() - self._valid_parameters()):
-            raise ValueError(
-                f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(self._valid_parameters()))}"
-            )
+        kind = self.plan.scheduler
+        given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
+        valid = self._valid_parameters() if kind.arrays else parameters.names()
+        if unknown := sorted(given.keys() - valid):
+            raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")
         at_once = given.pop("array_parallelism", self._at_once)
         if at_once is not None and (type(at_once) is not int or at_once < 1):
             raise ValueError(f"array_parallelism: {at_once!r} jobs at once; use a whole number from 1 on")
@@ -207,36 +192,36 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""
-        from hpclaunch.job.render import render
+        from hpclaunch.job.render import fill, noted
+        from hpclaunch.scripts.readback import check
 
         request = self.plan.request
         request.check_passed(os.environ)
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch"}
         plan = structs.replace(
-            self._with_directives(count),
+            self._worker_plan(count),
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
         )
-        return render(self._told(plan))
+        script, templates = fill(plan)
+        if templates:
+            check(plan, script, templates)
+        return noted(script, plan, templates)
 
-    def _with_directives(self, count: int) -> Plan:
-        return structs.replace(self.plan, directives=[*self.plan.directives, *self._directives(count)])
+    def _worker_plan(self, count: int) -> Plan:
+        """Return the plan of a worker's script, which sends submitit's signal unless the scheduler does.
 
-    def _told(self, plan: Plan) -> Plan:
-        """Return the plan with what tells submitit's worker that the walltime is near."""
-        return plan
-
-    def _directives(self, count: int) -> list[str]:
-        """Return the directives of a worker's script, of an array's where `count` is above 1."""
-        return []
-
-    def _indices(self, count: int) -> str:
-        """Return an array's indices, and behind them how many of its jobs may run at once: 0-9%4."""
-        return f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        """Return the ids of an array's jobs."""
-        raise NotImplementedError("its scheduler has no arrays")
+        With `count` above 1 it is an array. It goes on by submitit's requeue, not by ours.
+        """
+        kind, plan = self.plan.scheduler, self.plan
+        indices = f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
+        lines = [kind.signal_directive] if kind.signal_directive else []
+        lines += kind.array_directives(indices) if count > 1 else []
+        plan = structs.replace(plan, directives=[*plan.directives, *lines])
+        if kind.here or kind.signal_directive:
+            return plan
+        warn_seconds = min(plan.warn_seconds, plan.seconds // 4)
+        return structs.replace(plan, max_attempts=1, warn_signal="USR2", warn_seconds=warn_seconds)
 
     def _named(self, function: Callable[..., Any]) -> Plan:
         """Return the plan with the function's name as the job's, unless a person gave one."""
@@ -245,7 +230,8 @@ class ScriptExecutor(core.PicklingExecutor):
         if self.plan.request.job_name:
             return self.plan
         function = getattr(function, "func", function)  # of a functools.partial
-        return structs.replace(self.plan, job_name=name_of([getattr(function, "__name__", type(function).__name__)]))
+        name = getattr(function, "__name__", type(function).__name__)
+        return structs.replace(self.plan, job_name=name_of([name], self.plan.scheduler))
 
     def _check_array(self, count: int) -> None:
         """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.
@@ -255,7 +241,7 @@ class ScriptExecutor(core.PicklingExecutor):
         from hpclaunch.job.checks import check_findings
         from hpclaunch.profile.search import Profile
 
-        plan = self._told(self._with_directives(count))
+        plan = self._worker_plan(count)
         # The plan does not know its profile's files: what is said has no FILE:LINE.
         said: dict[bool, list[str]] = {True: [], False: []}
         for finding in check_findings(Profile(plan.name, [], plan.site), plan, "arrays"):
@@ -266,7 +252,7 @@ class ScriptExecutor(core.PicklingExecutor):
             raise RequestError(*said[True])
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
-        if len(delayed_submissions) > 1 and not self.has_arrays:
+        if len(delayed_submissions) > 1 and not self.plan.scheduler.arrays:
             return [job for delayed in delayed_submissions for job in self._internal_process_submissions([delayed])]
         plan, self.plan = self.plan, self._named(delayed_submissions[0].function)
         try:
@@ -287,9 +273,9 @@ class ScriptExecutor(core.PicklingExecutor):
             pickles.append(root / f"{uuid.uuid4().hex}.pkl")
             delayed.dump(pickles[-1])
         script = self._script(count)
-        array = schedulers.scheduler(self.plan.site.scheduler).submit(script, ())
+        array = self.plan.scheduler.submit(script)
         jobs: list[core.Job[Any]] = []
-        for job_id, pickle in zip(self._array_ids(array, count), pickles, strict=True):
+        for job_id, pickle in zip(self.plan.scheduler.array_ids(array, count), pickles, strict=True):
             job = self._made(script, [job_id])
             job.paths.move_temporary_file(pickle, "submitted_pickle")
             jobs.append(job)
@@ -300,7 +286,8 @@ class ScriptExecutor(core.PicklingExecutor):
         return shlex.join([sys.executable, "-u", "-m", "submitit.core._submit", str(self.folder)])
 
     def _submit_command(self, command: str) -> ScriptJob:
-        return self.submit_script(self._script())
+        script = self._script()
+        return self._made(script, hand_over(structs.replace(self.plan, max_attempts=1), script))
 
     def _num_tasks(self) -> int:
         return self.plan.world_size
@@ -319,10 +306,3 @@ class ScriptExecutor(core.PicklingExecutor):
     def affinity(cls) -> int:
         """Say nothing to AutoExecutor: this executor is made from a plan."""
         return -1
-
-
-class LocalExecutor(ScriptExecutor):
-    """The same on this machine."""
-
-    job_class = LocalJob
-    has_arrays = False

@@ -9,8 +9,9 @@ from msgspec import Struct, structs, to_builtins
 
 from hpclaunch import walltime
 from hpclaunch.errors import HpclaunchError, did_you_mean
-from hpclaunch.job.checks.limits import qos_limits, tier_of
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.limits import qos_limits, tier_of
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile

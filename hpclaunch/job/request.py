@@ -20,15 +20,19 @@ Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text wit
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
 # Whatever price is allowed, and wherever it is made, the script is the same.
-_NOT_SAID = ("command", "links", "program", "cores", "max_cost", "confirm_above")
+_NOT_SAID = ("command", "machine", "max_cost", "confirm_above")
 
 
-class Program(Record, frozen=True, kw_only=True):
-    """What this machine knows of a command's program."""
+class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What only this machine knows of a request (hpclaunch.job.machine)."""
 
-    wrong: Annotated[str, Meta(description="Why it cannot run.")] = ""
-    sure: Annotated[bool, Meta(description="It cannot run as a job either.")] = False
-    saves: Annotated[bool, Meta(description="It looks as if it saved before the walltime and went on later.")] = True
+    cores: Annotated[int | None, Meta(description="Cores of this machine, if the job runs on it.")] = None
+    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead.")] = {}
+    program_problem: Annotated[str, Meta(description="Why the command's program cannot run here.")] = ""
+    program_is_final: Annotated[bool, Meta(description="Nor can it run as a job.")] = False
+    program_saves: Annotated[bool, Meta(description="It seems to save before the walltime and to continue later.")] = (
+        True
+    )
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,9 +66,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     workload: Word | None = None
     force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
     command: list[Text] = []
-    cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
-    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
-    program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
+    machine: Machine = Machine()
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

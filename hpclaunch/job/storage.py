@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hpclaunch.job.request import Request
+from hpclaunch.job.sizes import Basis
 from hpclaunch.profile.model import Site
 
 
@@ -42,24 +43,47 @@ def as_named(site: Site, name: str) -> str:
     return found[0] if found else name
 
 
-def of_job(site: Site, request: Request, command: list[str], *, modules: bool, datasets: bool) -> list[str]:
-    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch.
+def file_systems(
+    site: Site, request: Request, command: list[str], *, modules: bool, datasets: bool
+) -> dict[str, Basis]:
+    """Return the file systems that a job must name: the profile's, the request's, and those of every known path.
 
-    `modules` and `datasets` tell whether it touches those of the site.
+    `modules` and `datasets` say whether the job uses those of the site.
     """
-    paths = site.module_paths if modules else []
-    unused = [] if paths else named_by(site, None, site.module_paths)
-    touched = [
-        *paths,
-        *site.setup,
-        *site.env.values(),
-        *(site.datasets.values() if datasets else ()),
-        *command,
-        *request.setup,
-        *request.env.values(),
-        request.venv or "",
-        *request.links.values(),
-    ]
+    found: dict[str, Basis] = {}
+    behind = {path: named_by(site, None, [target]) for path, target in request.machine.links.items()}
+    unused = [] if modules else named_by(site, None, site.module_paths)
     own = [name for name in site.storage if name not in unused]
-    asked = [as_named(site, name) for name in own + request.storage]
-    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
+    for key, names in (("site.storage", own), ("request.storage", request.storage)):
+        for entry in names:
+            name = as_named(site, entry)
+            links = (path for path, others in behind.items() if name in others)
+            basis = Basis((f"{key}:{entry}",)) if (path := next(links, None)) is None else _linked(request, name, path)
+            found.setdefault(name, basis)
+    if not site.storage_roots:
+        return found
+    public = request.hidden().env
+    for key, value in (
+        ("site.module_paths", site.module_paths if modules else []),
+        ("site.setup", site.setup),
+        ("site.env", site.env),
+        ("site.datasets", site.datasets if datasets else {}),
+        ("request.command", command),
+        ("request.setup", request.setup),
+        ("request.env", request.env),
+        ("request.venv", [request.venv] if request.venv else []),
+        ("request.machine", request.machine.links),
+    ):
+        for item, text in value.items() if isinstance(value, dict) else zip(value, value, strict=True):
+            secret = key == "request.env" and public[item] != text
+            whole = key in ("request.command", "request.venv")
+            for name in named_by(site, request.account or site.account, [text]):
+                words = "" if secret else f"{name}, for {text}"
+                basis = Basis((key if whole else f"{key}:{item}",), words)
+                found.setdefault(name, _linked(request, name, item) if key == "request.machine" else basis)
+    return found
+
+
+def _linked(request: Request, name: str, path: str) -> Basis:
+    start = "the working folder" if path == "." else path
+    return Basis((), f"{name}, for {start}, which leads to {request.machine.links[path]}")

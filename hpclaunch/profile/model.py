@@ -2,12 +2,11 @@
 
 import datetime
 import re
-from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from hpclaunch.profile.yamlfile import Key
+from hpclaunch.schedulers import SCHEDULERS
 
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
@@ -55,14 +54,14 @@ class Charge(Record, frozen=True, kw_only=True):
     ] = None
 
 
-class Grant(Record, frozen=True, kw_only=True):
-    """How the site tells what is left to an account."""
+class Allocation(Record, frozen=True, kw_only=True):
+    """How to ask the site what remains of an account's allocation."""
 
     command: Annotated[
         list[Line],
         Meta(min_length=1, description="The command, word by word; {account}, and {project} without its @suffix."),
     ]
-    remaining: Annotated[Line, Meta(description="What stands before the number that is left, a regular expression.")]
+    remaining: Annotated[Line, Meta(description="What stands before the remaining amount, a regular expression.")]
 
 
 class Tier(Record, frozen=True, kw_only=True):
@@ -141,11 +140,38 @@ class RefusedDirective(Record, frozen=True, kw_only=True):
         return re.search(self.pattern, directive[:200]) is not None
 
 
+class Refusal(Record, frozen=True, kw_only=True):
+    """Where to look after the scheduler refused a job."""
+
+    option: Annotated[Line, Meta(description="The option, in words.")]
+    key: Annotated[Line, Meta(description="The profile's key; {partition} is the job's.")]
+
+
+class Messages(Record, frozen=True, kw_only=True):
+    """What the words of schedulers, exit codes and error messages mean; the first row that matches counts."""
+
+    waits: Annotated[
+        dict[Line, Line],
+        Meta(description="By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
+    ] = {}
+    ends: Annotated[dict[Line, Line], Meta(description="By the reason for a job's end, or its first word.")] = {}
+    exit_codes: Annotated[dict[int, Line], Meta(description="By the exit code.")] = {}
+    signals: Annotated[dict[Word, Line], Meta(description="By the signal that ended a program, as SIGKILL.")] = {}
+    hints: Annotated[
+        dict[Line, Line], Meta(description="What may help, by a regular expression for one of a log's last lines.")
+    ] = {}
+    refusals: Annotated[
+        dict[Line, Refusal], Meta(description="By a regular expression for the refusal, in lower case.")
+    ] = {}
+
+
 class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
 
     title: Line
-    scheduler: Literal["pbs", "slurm", "local"]
+    scheduler: Annotated[
+        Word, Meta(description="slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))
+    ]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
     default_partition: Word
     checked: Annotated[datetime.date | None, Meta(description="When its facts were last compared with sources.")] = None
@@ -162,7 +188,8 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
-    grant: Grant | None = None
+    account_variable: Annotated[Word | None, Meta(description="The variable that holds it in a job.")] = None
+    allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
     waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
     multi_node: Annotated[
@@ -230,6 +257,7 @@ class Site(Record, frozen=True, kw_only=True):
         Walltime, Meta(description="The least time between two questions that are asked automatically.")
     ] = "00:00:02"
     master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
+    messages: Annotated[Messages, Meta(description="What the site adds to what `hpclaunch why` says.")] = Messages()
     unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
@@ -238,9 +266,3 @@ class Site(Record, frozen=True, kw_only=True):
             if name == own or name in partition.aliases:
                 return own, partition
         return None
-
-    def mistakes(self) -> Iterator[tuple[Key, str]]:
-        """Name the values that are right alone and wrong together."""
-        from hpclaunch.profile.rules import site_mistakes
-
-        return site_mistakes(self)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, ProfileError, did_you_mean
 from hpclaunch.profile.model import Site
+from hpclaunch.profile.rules import site_mistakes
 from hpclaunch.profile.yamlfile import Document, Key, convert, locate, place_of
 
 
@@ -49,7 +50,7 @@ def load(name: str) -> Profile:
         if not isinstance(parent, str):
             raise ProfileError(locate(layers, ("extends",), "expected the name of one profile")[-1])
         layers.append(Document.read(_find(parent, [layer.path for layer in layers])))
-    return Profile(Path(name).stem if as_path else name, layers, convert(layers, Site))
+    return Profile(Path(name).stem if as_path else name, layers, convert(layers, Site, site_mistakes))
 
 
 def _find(name: str, passed: list[Path]) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from itertools import islice
 from pathlib import Path
@@ -151,8 +151,10 @@ def merged(layers: Sequence[Document]) -> dict[str, Any]:
     return reduce(merge, (layer.data for layer in reversed(layers)), {})
 
 
-def convert(layers: list[Document], model: type[T]) -> T:
-    """Return the struct that the layers make, the first laid over the rest.
+def convert(
+    layers: list[Document], model: type[T], rules: Callable[[T], Iterable[tuple[Key, str]]] = lambda _: ()
+) -> T:
+    """Return the struct that the layers make, the first laid over the rest; `rules` yields what else is wrong with it.
 
     Raises ProfileError with a line for each mistake: `FILE:LINE: key: what is wrong (what would be right)`.
     """
@@ -164,8 +166,8 @@ def convert(layers: list[Document], model: type[T]) -> T:
         found = list(islice(mistakes(data, model), _MOST_MISTAKES))
         many = len(found) == _MOST_MISTAKES
         made = None if many else _convert_without(data, [key for key, _ in found], model)
-    if made is not None and (check := getattr(made, "mistakes", None)):
-        found.extend(check())
+    if made is not None:
+        found.extend(rules(made))
     if made is None or found:
         lines = sorted((locate(layers, key, message) for key, message in found), key=lambda line: line[:2])
         raise ProfileError(*(text for *_, text in lines))

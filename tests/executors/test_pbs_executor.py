@@ -237,7 +237,7 @@ def test_parameters_change_what_is_submitted_under_every_scheduler(site):
 def test_so_many_jobs_of_an_array_run_at_once(site, directive):
     """array_parallelism, with the scheduler's name in front as in submitit or without, is in the array's directive."""
     executor = hpclaunch.executor(site, tasks_per_node=1)
-    executor.update_parameters(**{f"{executor.job_class.scheduler}_array_parallelism": 4})
+    executor.update_parameters(**{f"{site}_array_parallelism": 4})
     executor._check_array(10)
     assert directive in executor._script(10).splitlines()
     with pytest.raises(ValueError, match="array_parallelism: 0 jobs at once"):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hpclaunch import walltime
 from hpclaunch.errors import RequestError
-from hpclaunch.job.plan import Plan, consider, make_plan
+from hpclaunch.job.consider import consider, make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import SHIPPED
 
 from hpclaunch.errors import RequestError
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search

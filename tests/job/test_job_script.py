@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import call, processes_with, start, state, submit, wait_until
-
-from hpclaunch.rehearsal import pbs
+from standin import pbs
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")

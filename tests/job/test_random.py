@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.paths import search_path

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

@@ -106,10 +106,10 @@ def test_one_broken_profile_breaks_nothing_else(cli, work, monkeypatch):
     for name, (text, _) in YAML.items():
         if name in ("bool", "nested", "aliases", "escape", "pattern"):
             (work / "site_profiles" / f"{name}.yaml").write_text(text)
-    listed = " ".join(cli("sites").stdout.split())
+    listed = " ".join(cli("site", "list").stdout.split())
     assert "bool broken: site_profiles/bool.yaml:3: 'x' cannot be read as bool" in listed
     assert "gadi NCI Gadi (pbs)" in listed
-    assert "\x1b" not in cli("sites").stdout
+    assert "\x1b" not in cli("site", "list").stdout
     assert cli("render", "--site", "gadi", "-A", "ab12", "--", "true").exit_code == 0
     assert '"probe"' in cli("doctor", "--json", "--site", "gadi", "--", "true").stdout
     monkeypatch.setenv("_HPCLAUNCH_COMPLETE", "bash_complete")

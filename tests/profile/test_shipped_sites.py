@@ -5,8 +5,8 @@ import re
 import pytest
 from conftest import SHIPPED
 
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import job_cost
-from hpclaunch.job.plan import make_plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import model, search
 

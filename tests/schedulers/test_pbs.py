@@ -13,7 +13,8 @@ from msgspec import structs
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.executors import script_executor
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.runs import registry

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import COUNT, call, processes_with, start, state, submit, wait_until
-
-from hpclaunch.rehearsal import pbs
+from standin import pbs
 
 SITE = ("--site", "gadi-here", "-q", "normal", "--launcher", "tasks")
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
@@ -86,7 +85,7 @@ def test_what_comes_after_waits_for_the_last_attempt(count):
     submit(*SITE, "--after", first, "--wait", "--", "test", "-e", "done")
     first = submit(*SITE, "--max-attempts", "2", "-t", "00:05:00", "--", "true")
     process = start("submit", *SITE, "--after", first, "--", "true")
-    assert "may go on in further PBS jobs" in process.communicate(timeout=30)[1]
+    assert "may continue in further jobs" in process.communicate(timeout=30)[1]
     assert process.returncode == 1
 
 

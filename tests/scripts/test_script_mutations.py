@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
@@ -10,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpclaunch.job.plan import consider
-from hpclaunch.job.render import render
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import examine
-from hpclaunch.scripts.rewrite import rewrite
 from hpclaunch.scripts.tables import words
 
 CORPUS = [path.read_text() for path in sorted((Path(__file__).parent / "corpus").glob("*.sh"))]
@@ -57,19 +53,6 @@ def survive(text: str, profile: search.Profile) -> None:
     report = examine(text, profile)
     count = len(report.lines)
     assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.remarks)
-    if report.asked is None:
-        return
-    result = rewrite(report, {})
-    assert (result.request is None) <= bool(result.problems)
-    if result.request is None or result.problems or report.refused:
-        return
-    plan, findings = consider(profile, result.request)
-    if plan is None or any(finding.refuses for finding in findings):
-        return
-    run = subprocess.run(["bash", "-n"], input=render(plan), capture_output=True, text=True, check=False)
-    if run.returncode:
-        old = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-        assert old.returncode, f"bash reads the old script and not the new: {run.stderr}"
 
 
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
@@ -86,7 +69,7 @@ def test_any_text_is_survived(text, name):
 
 
 LIMIT = 5.0  # seconds of one core; the slowest takes a twentieth of it
-OPEN = ("(", "$(", '"$(', "{ ", "if ")  # never closed; five thousand quotes are
+OPEN = ("(", "$(", '"$(', "{ ", "if ", "<<E\n")  # never closed; five thousand quotes are
 
 
 @pytest.mark.parametrize(

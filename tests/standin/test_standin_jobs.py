@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import processes_with, wait_until
-
-from hpclaunch.rehearsal import pbs as rehearsal_pbs
+from standin import pbs as rehearsal_pbs
 
 REPORT = """\
 python3 -c 'import json, os, stat, sys

@@ -89,7 +89,7 @@ def test_json_on_stdout_is_alone_there():
 @pytest.mark.parametrize(
     ("words", "variables", "code", "message"),
     [
-        (["--max-bytes", "big"], {}, 2, "'big' is no multiple of 4 bytes: write 1024, 64K, 256M or 1G"),
+        (["--max-bytes", "big"], {}, 2, "'big' is not a multiple of 4 bytes; use 1024, 64K, 256M or 1G"),
         (["--max-bytes", "512"], {}, 2, "--max-bytes no less than --min-bytes"),
         (["--backend", "ncll"], {}, 2, "invalid choice: 'ncll'"),
         (["--backend", "mpi"], {}, 1, "--backend mpi: this torch has "),
