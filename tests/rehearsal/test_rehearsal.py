@@ -16,7 +16,7 @@ from conftest import COUNT, IDRIS, call, processes_with, slow, start, wait_until
 import hpclaunch
 from hpclaunch import rehearsal
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile import search
 
