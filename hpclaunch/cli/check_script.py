@@ -33,14 +33,14 @@ def check_script(path: Path, host: str | None, site_name: str | None, typed: dic
 
     `host` is the profile that knows this machine.
     """
-    from hpclaunch.job.links import followed
+    from hpclaunch.job.machine import follow_links
 
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
     if not can_read():
         click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), followed)
+    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), follow_links)
     if as_json:
         click.echo(_json(path, report))
     else:

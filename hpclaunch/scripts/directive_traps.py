@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
 from hpclaunch.job.checks.directives import TO_SHELL
-from hpclaunch.job.checks.limits import qos_limits
+from hpclaunch.job.limits import qos_limits
 from hpclaunch.scripts.asked import Asked
 from hpclaunch.scripts.launch import Program
 from hpclaunch.scripts.remark import Directives, Option, Remark, remark

@@ -12,7 +12,8 @@ from hpclaunch.errors import printable
 from hpclaunch.job.checks import CHECKS, Finding
 from hpclaunch.job.checks.finding import is_unconfirmed
 from hpclaunch.job.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Partition, Site
@@ -131,7 +132,7 @@ def _behind_links(report: Report) -> Iterator[Remark]:
     assert report.asked is not None and report.request is not None  # noqa: S101, PT018
     site, account = report.profile.site, report.request.account or report.profile.site.account
     has = [as_named(site, name) for name in report.asked.values.get("storage", [])] + site.storage
-    for word, real in report.request.links.items():
+    for word, real in report.request.machine.links.items():
         line = next((i for i, text in enumerate(report.lines, 1) if word in text and not text.startswith("#")), 0)
         for name in named_by(site, account, [real]):
             if name not in [*has, *named_by(site, account, [word])] and len(word) > 1 and line:

@@ -103,7 +103,7 @@ def is_python(word: str) -> bool:
 
 def understand(body: Script, site: Site) -> Program:
     """Return what the body does at this site."""
-    own = dict.fromkeys([*site.removed_commands, *(site.grant.command[:1] if site.grant else [])], "")
+    own = dict.fromkeys([*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])], "")
     own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
     variables = _variables(body)
     aside = ASIDE | {command.function for command in body.commands} | {name for name in own if not own[name]}

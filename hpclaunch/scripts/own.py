@@ -9,7 +9,8 @@ from pathlib import Path
 from msgspec import structs
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts import asked_pbs, asked_slurm, directives

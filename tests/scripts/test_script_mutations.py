@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch.profile import search
@@ -24,7 +24,6 @@ PIECES = [
     "<<EOF\n",
     "bash -c '",
 ]
-SOME = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 EDITS = st.lists(
     st.tuples(st.sampled_from(["insert", "cut", "double", "swap", "move"]), st.integers(0, 10**6), st.integers(0, 40),
               st.sampled_from(PIECES)),
@@ -56,14 +55,12 @@ def survive(text: str, profile: search.Profile) -> None:
     assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.remarks)
 
 
-@settings(SOME, max_examples=1000)
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
 def test_a_mutated_script_never_gives_a_traceback(text, name, edits):
     """Cut, doubled, moved and strange pieces are told of in printable words, at lines that are there."""
     survive(mutate(text, edits), SITES[name])
 
 
-@settings(SOME, max_examples=300)
 @given(st.text(max_size=300), st.sampled_from(sorted(SITES)))
 def test_any_text_is_survived(text, name):
     """A file with anything in it is read to its end."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import Report, examine
