@@ -7,6 +7,7 @@ import re
 from collections import Counter
 
 _CLOSES = {"if": "fi", "do": "done", "case": "esac", "{": "}", "${": "}", "(": ")", "$(": ")"}
+_OPENS = {"}": "{", ")": "("}
 _QUOTES = re.compile(
     r"""\\.|\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|(?<![^\s;&|()])\#[^\n]*|[^\\'"#$]+|[$\#\\]|(?P<open>['"])""",
     re.DOTALL,
@@ -54,8 +55,13 @@ def unclosed(text: str, heredocs: set[int], leaves: list[tuple[str, int]]) -> tu
             opened.setdefault(_CLOSES[kind], []).append((line, kind))
         elif opened.get(kind):
             opened[kind].pop()
+    plain = "".join(found[0] for found in _QUOTES.finditer(text) if found[0][0] not in "\\'\"#")
     counts = Counter(_CLOSES.get(kind) for kind, _ in leaves)
-    patterns = {close: rf"\b{close}\b" if close.isalpha() else re.escape(close) for close in opened}
-    sure = [opened[close] for close, pattern in patterns.items() if counts[close] > len(re.findall(pattern, text))]
+    words = Counter(re.findall(r"\b\w+\b", text))
+    sure = [
+        opened[close]
+        for close in opened
+        if counts[close] > words[close] and (close.isalpha() or plain.count(_OPENS[close]) > plain.count(close))
+    ]
     line, kind = max(itertools.chain(*sure), default=(0, ""))
     return (line, f"`{kind}` that is never closed") if line else None

@@ -39,7 +39,7 @@ _DEEPEST = 5  # shells started by shells
 _LONGEST_LOOP = 5000
 # tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
 _JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
-_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([A-Za-z_][\w.-]*)\2")
+_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([\w=.!+%@-]+)\2")
 
 
 class Word(str):
