@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
 
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
 # The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
-_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "program", "cores"}
+_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "missing", "program", "cores"}
 
 
 def names() -> set[str]:

@@ -55,3 +55,19 @@ def _paths(request: Request) -> Iterator[str]:
     for text in texts:
         if "\n" not in text and "://" not in text and len(text) < 4096:
             yield from dict.fromkeys(part.strip("\"'") for part in (text, *re.split(r"[=:]", text)) if part)
+
+
+def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
+    """Return those folders that are not there, seen from here or `beside`; and whether that is sure.
+
+    Where this machine is not the site's, not `here`, another may have what is missing.
+    """
+    found = {}
+    for folder in folders:
+        try:
+            there = any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside))
+        except (OSError, RuntimeError, ValueError):
+            there = False
+        if not there:
+            found[folder] = here or not folder.startswith("/")
+    return found

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hpclaunch import walltime
 from hpclaunch.errors import RequestError, counted
 from hpclaunch.job import checks
-from hpclaunch.job.checks import Finding
+from hpclaunch.job.checks import Diagnostic, Script
 from hpclaunch.job.checks.limits import known_qos, qos_limits, unlisted_qos
 from hpclaunch.job.checks.suggestions import with_suggestions
 from hpclaunch.job.checks.words import HIDES_SLURM
@@ -86,6 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
+    script: Script | None = None  # the job's own script, if somebody else wrote it
 
     @property
     def world_size(self) -> int:
@@ -190,26 +191,33 @@ def make_plan(profile: Profile, request: Request) -> Plan:
     return plan
 
 
-def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
-    """Return the plan of a request and all that is to be said of it, refusals and warnings alike.
+def consider(profile: Profile, request: Request, script: Script | None = None) -> tuple[Plan | None, list[Diagnostic]]:
+    """Return the plan of a request and all its diagnostics, refusals and warnings alike.
 
-    The plan is there also where a finding refuses it; it is None where a word of the request means nothing here.
-    The rest of such a request is checked all the same, so that everything is said at once.
+    The plan is there also if a diagnostic refuses it; it is None if a word of the request means nothing here. The rest
+    of such a request is checked all the same. A `script` is what the request was read from.
     """
-    findings = list(checks.request_findings(profile, request))
-    wrong = {finding.check for finding in findings}
+    diagnostics = list(checks.check_request(profile, request))
+    wrong = {one.check for one in diagnostics}
     left_open = {option: None for name in wrong for option in _WORDS[name]}
-    request = structs.replace(request, **left_open)
-    plan = _plan(profile, request)
+    request = own = structs.replace(request, **left_open)
 
-    def check(request: Request) -> Iterator[Finding]:
-        return checks.plan_findings(profile, _plan(profile, request), anywhere="partition" in wrong)
+    def planned(request: Request) -> Plan:
+        plan = _plan(profile, request)
+        if script is None:
+            return plan
+        read = script if request is own else structs.replace(script, cpus=None)
+        return structs.replace(plan, script=read, directives=request.directive)
 
-    findings = list(with_suggestions([*findings, *check(request)], request, check))
+    def check(plan: Plan) -> Iterator[Diagnostic]:
+        return checks.check_plan(profile, plan, anywhere="partition" in wrong)
+
+    plan = planned(request)
+    diagnostics = list(with_suggestions([*diagnostics, *check(plan)], request, planned, check))
     if wrong:
-        return None, findings
-    warnings = [str(finding) for finding in findings if not finding.refuses]
-    return structs.replace(plan, warnings=warnings), findings
+        return None, diagnostics
+    warnings = [str(one) for one in diagnostics if not one.refuses]
+    return structs.replace(plan, warnings=warnings), diagnostics
 
 
 def _plan(profile: Profile, request: Request) -> Plan:

@@ -20,7 +20,7 @@ Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text wit
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
 # Whatever price is allowed, and wherever it is made, the script is the same.
-_NOT_SAID = ("command", "links", "program", "cores", "max_cost", "confirm_above")
+_NOT_SAID = ("command", "links", "missing", "program", "cores", "max_cost", "confirm_above")
 
 
 class Program(Record, frozen=True, kw_only=True):
@@ -64,6 +64,9 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     command: list[Text] = []
     cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
     links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
+    missing: Annotated[
+        dict[str, bool], Meta(description="Folders of its output that are not there; if that is sure.")
+    ] = {}
     program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
 
     def command_line(self) -> str:

@@ -96,6 +96,7 @@ class Partition(Record, frozen=True, kw_only=True):
     directives: Annotated[
         list[Line] | None, Meta(description="How to ask for it (absent: by its name; []: no directive is needed).")
     ] = None
+    constraint: Annotated[bool, Meta(description="Its name is a constraint (-C) and no partition of Slurm's.")] = False
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
     gpu: Annotated[Line | None, Meta(description="The GPU's model.")] = None

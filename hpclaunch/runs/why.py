@@ -15,7 +15,7 @@ from hpclaunch.runs import logs
 from hpclaunch.runs.causes import ENDS, WAITS, exit_words, hint
 from hpclaunch.runs.registry import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
 from hpclaunch.schedulers.pbs import NEVER_RAN
-from hpclaunch.scripts.values import pbs_gb
+from hpclaunch.scripts.pbs import pbs_gb
 
 __all__ = ["exit_words", "explain", "headline"]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.job.checks.words import placeholder
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.profile.yamlfile import Key
-from hpclaunch.scripts.remark import Directives, Option, Remark, remark
+from hpclaunch.scripts.directives import Directives, Option
+from hpclaunch.walltime import clock
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
@@ -22,21 +22,22 @@ class Asked(Struct):
     """A request in the making, and the script's line for each of its keys.
 
     Of a node: `starts` is what the scheduler starts there, `gpus`, and `cpus` for all starts together. What has no key
-    is `carried` as a directive, or `left` behind with the reason.
+    is `carried` as a directive, or `left` with the reason.
     """
 
     profile: Profile
+    directives: Directives
     partition: Partition
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    remarks: list[Remark] = []
     carried: list[tuple[int, str]] = []
     left: list[tuple[int, str, str]] = []
     nodes: int = 1
     starts: int = 1
     gpus: int = 0
     cpus: int | None = None
-    cpus_said: bool = True  # not merely the one for each task that Slurm gives unasked
+    total: int | None = None  # cores of the whole job, as the directives count them
+    cpus_said: bool = True  # not merely the one for each task that Slurm gives by itself
     seconds: int | None = None
     folder: bool = False  # the job starts in the folder of its submission
     size_line: int = 0
@@ -45,120 +46,66 @@ class Asked(Struct):
         """Note a value and where it stands."""
         self.values[key], self.lines[key] = value, option.line
 
-    def say(
-        self, check: str, line: int, message: str, *, refuses: bool | None = None, mended: bool = False,
-        key: Key | None = None,
-    ) -> None:  # fmt: skip
-        """Add a remark."""
-        self.remarks.append(remark(check, line, message, refuses=refuses, mended=mended, key=key))
-
-    def number(self, option: Option | None, read: Callable[[str], Any]) -> Any:
-        """Return an option's value as `read` reads it; None where there is none, or where it cannot be read."""
-        if option is None:
-            return None
-        try:
-            return read(option.value)
-        except ValueError as error:
-            if "$" not in option.value:
-                self.say("malformed", option.line, f"{option.written}: {error}")
-            return None
-
     def carry(self, option: Option, directive: str) -> None:
-        """Carry an option over as a directive, unless every job of the site has that one."""
+        """Carry an option over as a directive."""
         if "$" in option.value or not directive.isprintable():
             self.left.append((option.line, directive, "a variable or a strange character in it"))
-        elif directive not in self.profile.site.directives:
-            self.carried.append((option.line, directive))
+        self.carried.append((option.line, directive))
+        self.lines.setdefault(directive, option.line)
+
+    def variables(self, option: Option, items: list[str], bare: str) -> None:
+        """Take NAME=VALUE from a list that the scheduler sets in the job; a `bare` NAME is the login shell's."""
+        before = ""
+        for item in items:
+            name, equals, value = item.partition("=")
+            if not VARIABLE.fullmatch(name):
+                text = f"{option.directive}: the comma ends {before}'s value, and {item!r} is not a variable"
+                self.directives.say(option.line, f"{text}; use export in the script")
+            elif equals:
+                self.values.setdefault("env", {})[name] = value
+                self.lines.setdefault("env", option.line)
+            else:
+                self.carry(option, bare + name)
+            before = name
+
+    def time(self, option: Option | None, seconds: int | None, short: bool) -> None:
+        """Take the walltime; warn of a `short` one that reads like hours."""
+        if option is None:
+            return
+        self.lines["walltime"] = option.line
+        if seconds is None:
+            return
+        self.seconds = seconds
+        self.set("walltime", clock(seconds), option)
+        if short:
+            hours = f"{option.value.split(':')[0]}:00:00"
+            text = f"{option.directive} is {clock(seconds)} to the scheduler; if hours are meant, use {hours}"
+            self.directives.say(option.line, text, "walltime", warns=True)
 
 
-def start(profile: Profile, directives: Directives) -> Asked:
-    """Return an empty request for this site."""
-    asked = Asked(profile, Partition(), {"site": profile.name}, {}, [], [], [])
-    _common(asked, directives)
+def start(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
+    """Return a request that has its partition only; say what is wrong with an option whatever it means."""
+    asked = Asked(profile, directives, Partition(), {"site": profile.name} | dict(typed), {}, [], [])
+    for option in directives.options:
+        if found := re.search(r"\$\{?\w+\}?", option.value):
+            unsure = option.name in ("o", "e") and "PBS_JOBID" in found[0]  # whether that is expanded is not known
+            text = f"{option.directive}: {found[0]} is not expanded in a directive"
+            directives.say(option.line, text, warns=unsure)
     return asked
 
 
-def _common(asked: Asked, directives: Directives) -> None:
-    """Look at what is wrong with an option whatever it means: variables, placeholders, repetitions."""
-    first: dict[str, Option] = {}
-    last_counts = directives.scheduler == "slurm"
-    for option in directives.options:
-        if option.name == "?":
-            asked.carry(option, option.written)
-            continue
-        _placeholder(asked, option)
-        if found := re.search(r"\$\{?\w+\}?", option.value):
-            name = re.sub(r"\W", "", found[0])
-            unsure = option.name in ("o", "e") and name == "PBS_JOBID"
-            text = f"{option.written} {option.value}: {found[0]} is not expanded in a directive, it stays as it is"
-            mended = option.name in ("o", "e", "output", "error")  # the new script has logs of its own
-            asked.say("variable", option.line, text, refuses=not unsure, mended=mended)
-        before = first.setdefault(option.name, option)
-        if before is not option and before.value != option.value and option.name not in ("v", "W", "m", "l.other"):
-            counts = last_counts or not option.name.startswith("l.")
-            which = f"{option.value}, of this line" if counts else f"{before.value}, of line {before.line}"
-            text = f"{option.written} again, after line {before.line}: what counts is {which}"
-            asked.say("repeated", option.line, text)
-            if last_counts or counts:
-                first[option.name] = option
-
-
-_NAMED = {
-    "account",
-    "partition",
-    "qos",
-    "mail-user",
-    "time",
-    "P",
-    "q",
-    "M",
-    "A",
-    "l.storage",
-    "l.walltime",
-    "constraint",
-}
-
-
-def _placeholder(asked: Asked, option: Option) -> None:
-    if not placeholder(option.value, option.name in _NAMED):
-        return
-    mail = option.name in ("mail-user", "M")
-    asked.say(
-        "placeholders", option.line, f"{option.written} {option.value}: a placeholder; write your own", refuses=not mail
-    )
-
-
-def placeholders(lines: list[str], first: int, heredocs: set[int]) -> Iterator[Remark]:
-    """Yield what an example left to be filled in among the commands."""
-    for number, line in enumerate(lines[first:], first + 1):
-        if number not in heredocs and not line.lstrip().startswith("#") and (text := placeholder(line)):
-            yield remark("placeholders", number, f"{text}: a placeholder; write your own")
-
-
-def variables(asked: Asked, option: Option, items: list[str]) -> None:
-    """Take NAME=VALUE from a list that the scheduler sets in the job; a NAME alone comes from the login shell."""
-    names: list[str] = []
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not VARIABLE.fullmatch(name):
-            before = names[-1] if names else ""
-            text = f"{option.written} {option.value}: a comma ends {before}'s value, and {item!r} is no variable; "
-            asked.say("comma", option.line, text + "set it in the script with export", mended=False)
-        elif equals:
-            if name == "NCPUS":
-                asked.say(
-                    "ncpus-variable", option.line, f"{item}: PBS sets NCPUS itself, to the node's cores: rename it"
-                )
-            asked.values.setdefault("env", {})[name] = value
-            asked.lines.setdefault("env", option.line)
-        else:
-            asked.carry(option, f"-v {name}" if asked.profile.site.scheduler == "pbs" else f"--export={name}")
-        names.append(name)
-
-
-def quoted(option: Option, with_space: bool) -> str:
+def quoted(option: Option, joint: str) -> str:
     """Return an option as a directive again."""
     value = option.value if re.fullmatch(r"[\w.,:;/@+=%^|&\[\]*~()-]*", option.value) else shlex.quote(option.value)
-    if with_space:
-        return f"{option.written} {value}".rstrip()
-    return f"--{option.name}={value}" if value else f"--{option.name}"
+    name = option.written if joint == " " or len(option.name) == 1 else f"--{option.name}"
+    return f"{name}{joint}{value}" if value else name
+
+
+def whole_gb(size: float) -> int:
+    """Return a size in whole GB, rounded up."""
+    return max(math.ceil(size - 1e-9), 1)
+
+
+def whole(text: str) -> int | None:
+    """Return the number that a text is, or None if it is not one."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None

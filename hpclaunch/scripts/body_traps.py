@@ -7,18 +7,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hpclaunch.job.checks.downloads import download
-from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
-from hpclaunch.profile.yamlfile import Key
-from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.launch import Launch, name_of
-from hpclaunch.scripts.lexer import plain
-from hpclaunch.scripts.program import Program, assignments, modules
+from hpclaunch.scripts.asked import Asked, whole
+from hpclaunch.scripts.launch import name_of
+from hpclaunch.scripts.program import Program, assignments
 from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command
-from hpclaunch.scripts.values import whole
 
 _PER_RANK = re.compile(r"(?<!\\)\$\{?(SLURM_PROCID|SLURM_NODEID|SLURM_LOCALID)\b")
 _PORT = re.compile(
@@ -46,7 +41,7 @@ class Script(Struct):
 
 def look(script: Script) -> Iterator[Remark]:
     """Yield what there is to say of the commands."""
-    for trap in (_fan_out, _ports, _downloads, _retired, _arch, _storage, _devices):
+    for trap in (_fan_out, _ports, _devices):
         yield from trap(script)
     if script.slurm:
         yield from _early(script)
@@ -128,76 +123,6 @@ def _ports(script: Script) -> Iterator[Remark]:
                 yield remark("fixed-port", command.line, f"{text}${variable}", mended=True)
 
 
-def _downloads(script: Script) -> Iterator[Remark]:
-    site, part = script.site, script.asked.partition
-    reaches = part.internet if part.internet is not None else site.internet
-    if reaches is not False:
-        return
-    better = [name for name, other in site.partitions.items() if other.internet]
-    for command in script.program.body.commands():
-        if what := download([plain(word) or word for word in command.split()[1]]):
-            where = f"; use partition {' or '.join(better)}, or fetch it beforehand" if better else ""
-            name = script.asked.values.get("partition") or site.default_partition
-            known = site.find_partition(name) if part.internet is not None else None
-            key: Key = ("partitions", known[0], "internet") if known else ("internet",)
-            yield remark("download", command.line, f"{what}: the nodes of {name} have no internet{where}", key=key)
-
-
-def _retired(script: Script) -> Iterator[Remark]:
-    for command in script.program.body.commands():
-        words = command.split()[1]
-        head = name_of(words[0]) if words else ""
-        if instead := script.site.removed_commands.get(head):
-            text = f"{head} is gone from {script.asked.profile.name}: use {instead}"
-            yield remark("commands", command.line, text, mended=True, key=("removed_commands", head))
-
-
-def _arch(script: Script) -> Iterator[Remark]:
-    """Compare the modules with those that come before the site's own on this partition (arch/a100)."""
-    site, needed = script.site, script.asked.partition.modules
-    families = {module.partition("/")[0] for module in site.modules}
-    others = {module: name for name, part in site.partitions.items() for module in part.modules if module not in needed}
-    loaded = list(modules(script.program.body))
-    first = next((i for i, (_, module) in enumerate(loaded) if module.partition("/")[0] in families), None)
-    names = [module for _, module in loaded]
-    where = script.asked.values.get("partition") or site.default_partition
-    for line, module in loaded:
-        if module in others:
-            right = f"use {needed[0]}" if needed else "leave it out"
-            key = ("partitions", others[module], "modules")
-            yield remark("modules", line, f"{module} is not for partition {where}: {right}", mended=True, key=key)
-            return
-    for module in needed if first is not None else ():
-        line, family = loaded[first or 0]
-        # cpuarch/ is Jean-Zay's older word for its arch/ modules; no other site has such a pair, so it has no key.
-        if module not in names and not any(name.startswith("cpuarch/") for name in names[:first]):
-            text = f"{family} on {where} needs `module load {module}` before it"
-            yield remark("modules", line, text, mended=True)
-        elif module in names and names.index(module) > (first or 0):
-            text = f"{module} must be loaded before {family}, line {line}"
-            yield remark("modules", loaded[names.index(module)][0], text, mended=True)
-
-
-def needed_storage(asked: Asked, lines: list[str]) -> dict[str, int]:
-    """Return the file systems that must be named for the paths in a script, each with the first line that needs it."""
-    site, account = asked.profile.site, asked.values.get("account") or asked.profile.site.account
-    found: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.lstrip().startswith("#"):
-            for name in named_by(site, account, [line]):
-                found.setdefault(name, number)
-    return found
-
-
-def _storage(script: Script) -> Iterator[Remark]:
-    has = [as_named(script.site, name) for name in script.asked.values.get("storage", [])]
-    needed = needed_storage(script.asked, script.lines)
-    missing = [name for name in needed if name not in has]
-    for name in missing:
-        text = f"a path in {name}, which the job does not see: write -l storage={'+'.join([*has, *missing])}"
-        yield remark("storage", needed[name], text, mended=True)
-
-
 def _devices(script: Script) -> Iterator[Remark]:
     """Compare the counts that the command names with those that the job has."""
     for start in script.program.main:
@@ -214,29 +139,9 @@ def _devices(script: Script) -> Iterator[Remark]:
                 )
                 more = ranks > script.asked.gpus
                 yield remark("trainer", start.launch.line, text, refuses=more, mended=not more)
-        for option, value in _pairs(start.launch):
-            have = script.asked.nodes if "node" in option else script.asked.gpus
-            if re.fullmatch(r"\d{1,6}", value) and have and int(value) != have and int(value) > 0:
-                what = "nodes" if "node" in option else "GPUs on a node"
-                text = f"{option} {value}: the directives ask for {have} {what}"
-                # Without Slurm's variables Lightning takes a part of the GPUs that it sees, and the others idle.
-                idle = not script.slurm and "node" not in option and int(value) < have
-                text += "; the others idle" if idle else ""
-                yield remark("trainer", start.launch.line, text, refuses=not idle)
-
-
-def _pairs(launch: Launch) -> Iterator[tuple[str, str]]:
-    """Yield Lightning's own settings among the command's arguments."""
-    words = [plain(word) or word for word in launch.words]
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        bare = name.lstrip("-").replace("-", "_").removeprefix("trainer.")
-        if bare in ("num_nodes", "devices") and (equals or name.startswith("--")):
-            yield name, value if equals else words[i + 1] if i + 1 < len(words) else ""
 
 
 def _layout(script: Script) -> Iterator[Remark]:
-    gpus = script.asked.gpus
     for start in script.program.main:
         srun = start.launch.layer("srun")
         own = start.launch.layer("torchrun", "accelerate", "deepspeed")
@@ -245,6 +150,3 @@ def _layout(script: Script) -> Iterator[Remark]:
         if srun and own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
             yield remark("layout", line, text, mended=True)
-        elif srun and not own and start.launch.python and 1 < per_node < gpus:
-            text = f"{per_node} tasks on a node for {gpus} GPUs: write --ntasks-per-node={gpus}, one for each"
-            yield remark("layout", line, text)

@@ -1,23 +1,139 @@
-"""The directives of a script: which lines are some, and the options in them as sbatch or qsub reads them."""
+"""The directives of a script: which lines are some, the options in them, and how to write what a plan asks for."""
 
 from __future__ import annotations
 
-import difflib
-import getopt
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from hpclaunch.scripts.remark import Directives, Option, Remark, remark
-from hpclaunch.scripts.tables import PBS_LETTERS, SLURM_SAME, SLURM_SHORT, SLURM_TAKES
+from msgspec import Struct
+
+from hpclaunch.job.checks.diagnostic import Edit, Found
+
+if TYPE_CHECKING:
+    from hpclaunch.job.plan import Plan
+    from hpclaunch.profile.search import Profile
+    from hpclaunch.scripts.asked import Asked
 
 PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
 # Misspelt prefixes and such with a blank; `##SBATCH` is how people switch a directive off.
 _ALMOST = re.compile(r"\s*#\s*(PBS|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])", re.IGNORECASE)
+_SIZES = {"nodes", "gpus_per_node", "tasks_per_node", "cpus_per_task"}
+
+
+class Option(Struct, frozen=True):
+    """One option of a directive: its own name (`time`, `l.walltime`, `N`), its value, and as it was written."""
+
+    line: int
+    name: str
+    value: str
+    written: str
+
+    @property
+    def pattern(self) -> str:
+        """Return a pattern of the option with its value, as it stands in its line."""
+        return rf"(?<!\S){re.escape(self.written)}[=\s]*{re.escape(self.value)}(?!\S)"
+
+    @property
+    def directive(self) -> str:
+        """Return the option with its value, as a directive has it."""
+        joint = "=" if self.written.startswith(("--", "-l ")) else " "
+        return f"{self.written}{joint}{self.value}" if self.value else self.written
+
+
+class Directives(Struct):
+    """The options that a scheduler reads in a script, in their order, and what was found wrong, by check."""
+
+    scheduler: str
+    options: list[Option] = []
+    found: list[tuple[str, Found]] = []
+    lines: list[int] = []
+    complete: bool = False  # what follows is about another part of the job
+
+    def last(self, *names: str) -> Option | None:
+        """Return the last option of one of these names, which is what Slurm goes by."""
+        return next((option for option in reversed(self.options) if option.name in names), None)
+
+    def first(self, *names: str) -> Option | None:
+        """Return the first option of one of these names, as PBS does with its resources."""
+        return next((option for option in self.options if option.name in names), None)
+
+    def all(self, *names: str) -> Iterator[Option]:
+        """Yield all options of these names."""
+        return (option for option in self.options if option.name in names)
+
+    def say(self, line: int, message: str, check: str = "directives", **more: Any) -> None:
+        """Note what is wrong in a line."""
+        self.found.append((check, Found(message, at=line, **more)))
+
+
+class Dialect(Protocol):
+    """How a scheduler's directives are read and written; a module with these names."""
+
+    WORDS: Mapping[str, str]  # a key of the request, and how it is written with its value
+    TOGETHER: bool  # the sizes are totals of the job: one that changes changes the others
+
+    def read_line(self, found: Directives, number: int, text: str) -> None:
+        """Add the options of one directive, `text` being what follows the prefix."""
+
+    def ask(self, profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
+        """Return what directives ask for; options `typed` on the command line win."""
+
+    def planned(self, plan: Plan) -> dict[str, tuple[str, str | None, str]]:
+        """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
+
+    def same(self, option: Option) -> str:
+        """Return an option's value as `planned` writes it."""
+
+
+def dialect(scheduler: str) -> Dialect:
+    """Return how the directives of a scheduler are read and written."""
+    return cast("Dialect", import_module(f"hpclaunch.scripts.{scheduler}"))
+
+
+def written(plan: Plan, key: str, value: Any) -> str:
+    """Return a key of the request with its value as a directive."""
+    return dialect(plan.site.scheduler).WORDS.get(key, f"{key.replace('_', ' ')} {{}}").format(value)
+
+
+def changed(after: Plan, keys: set[str]) -> list[tuple[str, str]]:
+    """Return the directives, by name, by which a script would ask for the plan `after`, of those about `keys`."""
+    own, has = dialect(after.site.scheduler), after.script.directives if after.script else Directives("")
+    sizes = _SIZES if own.TOGETHER and keys & _SIZES else set()
+    found = []
+    for name, (key, value, text) in own.planned(after).items():
+        option = has.first(name)
+        total = sizes and key in ("mem_gb", "jobfs_gb") and option
+        if (
+            value
+            and (option or not re.fullmatch("0|gpu:0", value))
+            and (key in keys | sizes or total)
+            and not (option and own.same(option) == value)
+        ):
+            found.append((name, text))
+    return found
+
+
+def edits(after: Plan, keys: set[str]) -> list[Edit]:
+    """Return the changes in a script's directives that make it ask for the plan `after`, of those about `keys`."""
+    if (script := after.script) is None:
+        return []
+    found, has = [], script.directives
+    for name, text in changed(after, keys):
+        option = has.first(name) if name.startswith("l.") else has.last(name)
+        if option is None:
+            found.append(Edit(script.last, "$", f"\n{PREFIX[after.site.scheduler]} {text}"))
+        elif name.startswith("l."):
+            found.append(Edit(option.line, rf"\b{name[2:]}={re.escape(option.value)}(?=[,\s]|$)", text[3:]))
+        else:
+            found.append(Edit(option.line, option.pattern, text))
+    return found
 
 
 def scheduler_of(lines: list[str], wanted: str | None = None) -> str | None:
-    """Return the scheduler whose directives a script begins with, or has anywhere; None where it has none.
+    """Return the scheduler whose directives a script begins with, or has anywhere; None if it has none.
 
     One that has those of several is for the `wanted` one too.
     """
@@ -40,149 +156,59 @@ def first_command(lines: list[str]) -> int:
 def read(lines: list[str], scheduler: str, heredocs: set[int]) -> Directives:
     """Return what `scheduler` reads in a script. `heredocs` are the numbers of lines that are some other file's."""
     found = Directives(scheduler, [], [], [])
-    end = first_command(lines)
+    end, prefix = first_command(lines), PREFIX[scheduler]
+    read_line = dialect(scheduler).read_line
     for number, line in enumerate(lines[:end], 1):
-        if line.startswith(PREFIX[scheduler]):
+        if line.startswith(prefix):
             found.lines.append(number)
-            _read_line(found, number, line.rstrip("\r")[len(PREFIX[scheduler]) :])
-    found.remarks += _strays(lines, found, end, heredocs)
+            read_line(found, number, line.rstrip("\r")[len(prefix) :])
+    late = [i for i, line in enumerate(lines[end:], end + 1) if line.startswith(prefix) and i not in heredocs]
+    if late:
+        which = f" (lines {late[0]}-{late[-1]})" if len(late) > 1 else ""
+        text = f"{len(late)} directives{which} are" if which else "a directive is"
+        text += f" ignored after the first command, line {end + 1}; move {'them' if which else 'it'} up"
+        found.say(late[0], text, "late")
+    names = {option.name for option in found.options}
+    for number, line in enumerate(lines, 1):
+        match = _ALMOST.match(line) if number not in heredocs and not line.startswith(prefix) else None
+        if match and (match[1].upper() == "PBS") == (prefix == "#PBS"):
+            probe = Directives(scheduler, [], [], [])
+            read_line(probe, number, " " + line[match.end() :].rstrip("\r"))
+            if any(option.name not in names for option in probe.options):
+                found.say(number, f"a comment to the scheduler; directives begin with {prefix} in column 1", "almost")
     return found
 
 
-def _strays(lines: list[str], found: Directives, end: int, heredocs: set[int]) -> Iterator[Remark]:
-    names = {option.name for option in found.options}
-    for number, line in enumerate(lines, 1):
-        if number in heredocs:
-            continue
-        if number > end and line.startswith(PREFIX[found.scheduler]):
-            yield remark("late", number, f"ignored: it stands after the first command, line {end + 1}; move it up")
-        elif (match := _ALMOST.match(line)) and not line.startswith(PREFIX[found.scheduler]):
-            if (match[1].upper() == "PBS") != (found.scheduler == "pbs"):
-                continue
-            probe = Directives(found.scheduler, [], [], [])
-            _read_line(probe, number, " " + line[match.end() :].rstrip("\r"))
-            if any(option.name not in names for option in probe.options):
-                prefix = PREFIX[found.scheduler]
-                yield remark(
-                    "almost", number, f"a comment to the scheduler: directives begin with {prefix!r}, column 1"
-                )
-
-
-def _read_line(found: Directives, number: int, text: str) -> None:
-    if found.scheduler == "pbs":
-        _pbs(found, number, text)
-    else:
-        _slurm(found, number, text)
-
-
-def _words(found: Directives, number: int, text: str, commenters: str) -> list[str]:
+def split(found: Directives, number: int, text: str, commenters: str) -> list[str]:
+    """Return the words of a directive, quotes removed."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters = True, commenters
     try:
         return list(lexer)
     except ValueError:
-        found.remarks.append(remark("unreadable", number, f"a quote is never closed: {text.strip()}"))
+        found.say(number, f"a quote is never closed: {text.strip()}")
         return []
 
 
-def _slurm(found: Directives, number: int, text: str) -> None:
-    words = _words(found, number, text, "#")
-    while words:
-        word = words.pop(0)
-        if word.startswith("--") and len(word) > 2:
-            _slurm_long(found, number, word, words)
-        elif word.startswith("-") and len(word) > 1:
-            name = SLURM_SHORT.get(word[1])
-            if name is None:
-                _unknown(found, number, word, words)
-            elif SLURM_TAKES[name] == "=":
-                value = word[2:] or (words.pop(0) if words else None)
-                _add(found, number, name, value, f"-{word[1]}")
-            else:
-                found.options.append(Option(number, name, "", f"-{word[1]}"))
-                if word[2:]:
-                    words.insert(0, f"-{word[2:]}")
-        else:
-            text = f"{word!r} belongs to no option: blanks around = ?"
-            found.remarks.append(remark("unreadable", number, text))
+def number(found: Directives, option: Option | None, read: Callable[[str], Any]) -> Any:
+    """Return an option's value as `read` reads it; None if there is no option, or it cannot be read."""
+    if option is None:
+        return None
+    try:
+        return read(option.value)
+    except ValueError as error:
+        if "$" not in option.value and "<" not in option.value:
+            found.say(option.line, f"{option.directive}: {error}")
+        return None
 
 
-def _slurm_long(found: Directives, number: int, word: str, words: list[str]) -> None:
-    written, equals, value = word[2:].partition("=")
-    near = [name for name in SLURM_TAKES if name.startswith(written)]
-    name = written if written in SLURM_TAKES else near[0] if len(near) == 1 else None
-    if name is None:
-        _unknown(found, number, word, words)
-        return
-    own = SLURM_SAME.get(name, name)
-    if SLURM_TAKES[name] == "=" and not equals:
-        _add(found, number, own, words.pop(0) if words else None, f"--{name}")
-    elif SLURM_TAKES[name] == "=" and not value:
-        _add(found, number, own, None, f"--{name}")
-    else:
-        found.options.append(Option(number, own, value, f"--{name}"))
+def count(text: str, least: int = 1) -> int:
+    """Return a whole number. Raises ValueError."""
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
+        raise ValueError(f"{text!r} is not a number of at least {least}")
+    return int(text)
 
 
-def _add(found: Directives, number: int, name: str, value: str | None, written: str) -> None:
-    if value is None or (value.startswith("--") and len(value) > 2):
-        found.remarks.append(remark("malformed", number, f"{written}: its value is missing"))
-    else:
-        found.options.append(Option(number, name, value, written))
-
-
-def _unknown(found: Directives, number: int, word: str, words: list[str]) -> None:
-    """Take an unknown option with the word behind it, if that is none itself."""
-    name, equals, value = word.partition("=")
-    if not equals and words and not words[0].startswith("-"):
-        value = words.pop(0)
-    written = f"{name}{equals or (' ' if value else '')}{value}"
-    near = difflib.get_close_matches(name.lstrip("-"), SLURM_TAKES, n=1, cutoff=0.75)
-    hint = f" (did you mean --{near[0]}?)" if near else ""
-    found.remarks.append(remark("unknown-option", number, f"{name}: hpclaunch does not know this option{hint}"))
-    found.options.append(Option(number, "?", value, written))
-
-
-def _pbs(found: Directives, number: int, text: str) -> None:
-    if text and not text[0].isspace():
-        found.remarks.append(
-            remark("unreadable", number, f"#PBS{text.split(maxsplit=1)[0]}: a blank is missing behind #PBS")
-        )
-        return
-    text, hash_, comment = text.partition(" #")
-    if hash_:
-        what = f"{comment.strip()!r} behind the directive: qsub refuses it; put it on a line of its own"
-        found.remarks.append(remark("comment", number, what, mended=True))
-    words = _words(found, number, text, "")
-    while words:
-        try:
-            pairs, rest = getopt.getopt(words, PBS_LETTERS)
-        except getopt.GetoptError as error:
-            letter = error.opt[:1]
-            if f"{letter}:" in PBS_LETTERS:
-                found.remarks.append(remark("malformed", number, f"-{letter}: its value is missing"))
-            elif letter in ("", "-"):
-                found.remarks.append(remark("unreadable", number, f"{text.strip()!r}: no option of qsub"))
-            else:
-                hint = {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}.get(letter, "")
-                found.remarks.append(remark("unreadable", number, f"-{letter}: qsub has no such option{hint}"))
-                found.options.append(Option(number, "?", "", text.strip()))
-            return
-        for name, value in pairs:
-            _pbs_option(found, number, name[1:], value)
-        if rest:
-            what = f"{' '.join(rest)!r} belongs to no option: a blank too many, or a - too few"
-            found.remarks.append(remark("unreadable", number, what))
-        return
-
-
-def _pbs_option(found: Directives, number: int, name: str, value: str) -> None:
-    if name != "l":
-        found.options.append(Option(number, name, value, f"-{name}"))
-        return
-    for item in value.split(","):
-        key, equals, text = item.partition("=")
-        if not re.fullmatch(r"[A-Za-z][\w-]*", key) or (equals and not text):
-            what = "a comma too many" if not item.strip() else f"{item!r} is not NAME=VALUE"
-            found.remarks.append(remark("malformed", number, f"-l {value}: {what}"))
-        else:
-            found.options.append(Option(number, f"l.{key}", text, f"-l {key}"))
+def words(text: str) -> set[str]:
+    """Return the words of a text."""
+    return set(text.split())

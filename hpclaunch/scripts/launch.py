@@ -11,14 +11,13 @@ from msgspec import Struct
 from hpclaunch.scripts import shell
 from hpclaunch.scripts.lexer import plain
 from hpclaunch.scripts.shell import Command
+from hpclaunch.scripts.slurm import SLURM_SHORT, SLURM_TAKES
 from hpclaunch.scripts.tables import (
     ACCELERATE_FLAGS,
     ASIDE,
     DEEPSPEED_VALUES,
     MPI_ONE,
     MPI_TWO,
-    SLURM_SHORT,
-    SLURM_TAKES,
     SRUN_FLAGS,
     SRUN_VALUES,
     TORCHRUN_FLAGS,

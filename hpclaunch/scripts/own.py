@@ -11,10 +11,12 @@ from msgspec import structs
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.plan import Plan, consider
 from hpclaunch.job.request import Request
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm, directives, shell
+from hpclaunch.scripts import directives, shell
+from hpclaunch.scripts.asked import Asked
+from hpclaunch.scripts.directives import Directives
 from hpclaunch.scripts.examine import is_shell, split_lines
-from hpclaunch.scripts.remark import Directives
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
@@ -38,9 +40,9 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)
-    late = [one for one in found.remarks if one.check == "late"]
+    late = [one for check, one in found.found if check == "late"]
     if late:
-        raise HpclaunchError(*(f"{path}:{one.line}: a directive that is {one.message}" for one in late))
+        raise HpclaunchError(*(f"{path}:{one.at}: {one.message}" for one in late))
     if own != scheduler:
         found = Directives(scheduler)
     own_name = found.last("job-name", "N")
@@ -53,7 +55,11 @@ def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
     """Return the plan of what the directives ask for; what they leave open is not filled in from the profile."""
     plan, _ = consider(profile, Request())
     assert plan is not None  # noqa: S101 - an empty request has no word that a site does not know
-    asked = (asked_slurm if found.scheduler == "slurm" else asked_pbs).ask(profile, found)
+    asked = (
+        directives.dialect(found.scheduler).ask(profile, found, {})
+        if found.options
+        else Asked(profile, found, Partition())
+    )
     values = asked.values
     return structs.replace(
         plan,

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from hpclaunch.scripts.body_traps import Script
 from hpclaunch.scripts.launch import name_of
 from hpclaunch.scripts.lexer import plain
-from hpclaunch.scripts.program import Start, assignments
+from hpclaunch.scripts.program import Start
 from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command
 
 
 def look(script: Script) -> Iterator[Remark]:
     """Yield what there is to say of the commands, as PBS runs them."""
-    for trap in (_pbsdsh, _node_count, _ncpus, _folder):
+    for trap in (_pbsdsh, _node_count, _folder):
         yield from trap(script)
 
 
@@ -114,13 +114,6 @@ def _node_count(script: Script) -> Iterator[Remark]:
             if _pbsdsh_options(command) is not None and re.search(rf" [\"']?{used}", words):
                 yield remark("node-count", line, f"${name}, if it is to be the nodes: {text}", refuses=False)
                 break
-
-
-def _ncpus(script: Script) -> Iterator[Remark]:
-    for command in script.program.body.commands():
-        if any(name == "NCPUS" for name, _, _ in assignments(command)):
-            text = "NCPUS is PBS's own variable, the cores of the node: use another name"
-            yield remark("ncpus-variable", command.line, text, refuses=False)
 
 
 def _folder(script: Script) -> Iterator[Remark]:

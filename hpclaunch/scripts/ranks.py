@@ -6,10 +6,9 @@ import math
 import re
 from typing import Any
 
-from hpclaunch.scripts.asked import Asked
+from hpclaunch.scripts.asked import Asked, whole
 from hpclaunch.scripts.launch import Launch
 from hpclaunch.scripts.lexer import plain
-from hpclaunch.scripts.values import whole
 
 _NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm
-from hpclaunch.scripts.directives import PREFIX, read
-from hpclaunch.scripts.remark import Directives
+from hpclaunch.scripts.directives import PREFIX, Directives, dialect, read
 from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ def differences(plan: Plan, script: str) -> Iterator[str]:
     found = read(script.split("\n"), plan.site.scheduler, set())
     # Without the partitions' sizes the reader leaves every number as it stands, PBS's totals too.
     profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))
-    asked = (asked_slurm.ask if slurm else asked_pbs.ask)(profile, found)
+    asked = dialect(plan.site.scheduler).ask(profile, found, {})
     nodes, has = asked.nodes, asked.values
     cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
     rows = [

@@ -30,7 +30,7 @@ from hpclaunch.schedulers.machine import (
     sorts,
 )
 from hpclaunch.schedulers.pbs.limits import closed_to_me, limits, span, table
-from hpclaunch.scripts.values import pbs_gb
+from hpclaunch.scripts.pbs import pbs_gb
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from hpclaunch.schedulers.machine import Kind, Value, clock, user
-from hpclaunch.scripts.values import pbs_seconds
+from hpclaunch.scripts.pbs import pbs_seconds
 
 Attributes = Mapping[str, Any]
 _MIN_NODES = "resources_min.nodect"

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.machine import NO_LIMIT, SECONDS, WORD, Kind, Value, clock, user
-from hpclaunch.scripts.values import slurm_seconds
+from hpclaunch.scripts.slurm import slurm_seconds
 
 # What is limited (seconds, nodes, cpus, gpus): the limit, and who says so.
 Limits = dict[str, tuple[int, str]]
