@@ -42,7 +42,8 @@ def table(checks: dict[str, Check]) -> str:
     """Return the rows of a table of checks."""
     rows = ""
     for name, check in checks.items():
-        source = " or ".join(filter(None, ("the profile" if check.reads else "", check.source, check.slurm_source)))
+        sources = dict.fromkeys(["the profile" if check.reads else "", check.source, *check.sources.values()])
+        source = " or ".join(filter(None, sources))
         sentence = check.sentence.replace("<", "&lt;").replace("$", "\\$").replace("|", "\\|")
         rows += f"| `{name}` | {sentence} | {cell(check.reads)} | {source} |\n"
     return rows

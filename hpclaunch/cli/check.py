@@ -9,10 +9,12 @@ from typing import Any
 import click
 
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.cli.options import request_options
+from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Diagnostic
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 
 
 @click.command("check", context_settings=CONTEXT)
@@ -31,7 +33,7 @@ def check_command(
     """
     if script is not None:
         from hpclaunch.cli.check_script import check_script
-        from hpclaunch.cli.options import script_options
+        from hpclaunch.cli.requests import script_options
 
         host, typed = script_options(ctx, values)
         raise SystemExit(check_script(script, host, values["site"], typed, fix=fix, diff=diff, as_json=as_json))
@@ -41,9 +43,9 @@ def check_command(
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, diagnostics = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
-        from hpclaunch.cli.price import tell_grant
+        from hpclaunch.cli.price import show_remaining
 
-        tell_grant(plan, profile)
+        show_remaining(plan, profile)
     words = [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + diagnostics, as_json)
 

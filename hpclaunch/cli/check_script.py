@@ -10,12 +10,13 @@ import click
 from hpclaunch.cli.foreign import announce
 from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.job.checks import Diagnostic
+from hpclaunch.job.directives.read import PREFIX, scheduler_of, words
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
-from hpclaunch.scripts.directives import PREFIX, scheduler_of, words
 from hpclaunch.scripts.examine import Report, examine, split_lines
 from hpclaunch.scripts.fix import fixed
+from hpclaunch.scripts.shell import INSTALL, can_read
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
 WINNING = words(
@@ -36,15 +37,17 @@ def check_script(
 
     `host` is the profile that knows this machine. Return the exit code.
     """
-    from hpclaunch.job.links import followed, missing_folders
+    from hpclaunch.job.machine import follow_links, missing_folders
 
     text = _load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
     here = _is_here(profile)
+    if not can_read():
+        click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
 
     def look(text: str) -> Report:
-        return examine(text, profile, typed, lambda folders: missing_folders(folders, here, path.parent), followed)
+        return examine(text, profile, typed, lambda folders: missing_folders(folders, here, path.parent), follow_links)
 
     new, done, report = fixed(text, look) if fix or diff else (None, [], look(text))
     if as_json:

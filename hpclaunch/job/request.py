@@ -9,7 +9,7 @@ from msgspec import Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word
+from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word, about
 from hpclaunch.profile.yamlfile import mistakes
 
 # What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
@@ -20,15 +20,20 @@ Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text wit
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
 # Whatever price is allowed, and wherever it is made, the script is the same.
-_NOT_SAID = ("command", "links", "missing", "program", "cores", "max_cost", "confirm_above")
+_NOT_SAID = ("command", "machine", "max_cost", "confirm_above")
 
 
-class Program(Record, frozen=True, kw_only=True):
-    """What this machine knows of a command's program."""
+class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What only this machine knows of a request (hpclaunch.job.machine)."""
 
-    wrong: Annotated[str, Meta(description="Why it cannot run.")] = ""
-    sure: Annotated[bool, Meta(description="It cannot run as a job either.")] = False
-    saves: Annotated[bool, Meta(description="It looks as if it saved before the walltime and went on later.")] = True
+    cores: Annotated[int | None, about("Cores of this machine, if the job runs on it.")] = None
+    links: Annotated[dict[str, str], about("Where paths of the request lead.")] = {}
+    missing_folders: Annotated[
+        dict[str, bool], about("Folders of its output that are not there; if that is sure.")
+    ] = {}
+    program_problem: Annotated[str, about("Why the command's program cannot run here.")] = ""
+    program_is_final: Annotated[bool, about("Nor can it run as a job.")] = False
+    program_saves: Annotated[bool, about("It seems to save before the walltime and to continue later.")] = True
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,31 +48,26 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
-    mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
-    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
+    mem_gb: Annotated[Count | None, about("Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, about("Node-local disk per node in GB.")] = None
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
     setup: list[Line] = []
     venv: Line | None = None
     env: dict[Variable, Text] = {}
-    pass_env: Annotated[list[Variable], Meta(description="Variables passed on from where the job is submitted.")] = []
+    pass_env: Annotated[list[Variable], about("Variables passed on from where the job is submitted.")] = []
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
-    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
-    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    max_cost: Annotated[Price | None, about("Refuse what may cost more, in the site's own unit.")] = None
+    confirm_above: Annotated[Price | None, about("Submitting what may cost more is asked about.")] = None
     workload: Word | None = None
-    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
+    force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
     command: list[Text] = []
-    cores: Annotated[Count | None, Meta(description="Cores of this machine, where the job runs on it.")] = None
-    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead, as hpclaunch found.")] = {}
-    missing: Annotated[
-        dict[str, bool], Meta(description="Folders of its output that are not there; if that is sure.")
-    ] = {}
-    program: Annotated[Program | None, Meta(description="The command's program, as hpclaunch found it.")] = None
+    machine: Machine = Machine()
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hpclaunch.job.checks.diagnostic import Check, Edit, Found
+from hpclaunch.job.checks.check import Check
+from hpclaunch.job.diagnostic import Edit, Found
+from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
-from hpclaunch.scripts.directives import PREFIX
 
 _OPENPBS = "OpenPBS 23.06, seen"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -51,7 +52,7 @@ def ntasks(plan: Plan) -> Iterator[Found]:
 
 
 def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = False) -> Check:
-    return Check(text=text, source=source, slurm_source=slurm_source, warns=warns)
+    return Check(text=text, source=source, sources={"slurm": slurm_source or source}, warns=warns)
 
 
 SCRIPT_CHECKS = {
@@ -66,6 +67,7 @@ SCRIPT_CHECKS = {
     # Commands.
     "fan-out": _check("The training is started on one node, or as one rank, where the job has more.", _LIGHTNING),
     "layout": _check("A launcher is started once for each of a node's tasks.", _LIGHTNING),
+    "wait": _check("A program is started in the background and nothing waits for it.", _QSUB, _SBATCH),
     "early-variable": _check(
         "$SLURM_PROCID or the like is expanded before srun: 0 on every node.", "https://slurm.schedmd.com/srun.html"
     ),

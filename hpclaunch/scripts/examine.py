@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, structs
 
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import CHECKS, Diagnostic, Found, Script
-from hpclaunch.job.checks.diagnostic import Check, Edit, judged
+from hpclaunch.job.checks.check import Check, judged
 from hpclaunch.job.checks.directives import output_folders
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.diagnostic import Edit
+from hpclaunch.job.directives import read as directives
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.job.directives.options import Directives
+from hpclaunch.job.directives.read import PREFIX
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.profile.model import Site
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import body_traps, directives, pbs_traps, shell
-from hpclaunch.scripts.asked import Asked
+from hpclaunch.scripts import commands, shell
 from hpclaunch.scripts.checks import SCRIPT_CHECKS
-from hpclaunch.scripts.directives import PREFIX, Directives
-from hpclaunch.scripts.launch import name_of
-from hpclaunch.scripts.program import Program, modules, understand
+from hpclaunch.scripts.launch import Program, modules, understand
 from hpclaunch.scripts.ranks import complete
 
 _SHELLS = re.compile(r"#!.*?\b(ba|z|k|da|)sh\b")
-_SAYS = {"echo", "printf"}  # what they print is no path, and nothing that is left to be filled in
 
 
 class Report(Struct):
@@ -74,14 +76,17 @@ def examine(
     """
     typed, lines, scheduler = typed or {}, split_lines(text), profile.site.scheduler
     force = typed.get("force", [])
-    body = shell.read("\n".join(lines)) if is_shell(lines[0]) else shell.Body([], set())
+    body = shell.read("\n".join(lines)) if is_shell(lines[0]) else shell.Script()
     report = Report(text, profile, [])
     found: list[tuple[str, Found]] = []
     if "\r\n" in text:
         what = "lines end as on Windows, which qsub and sbatch refuse; use dos2unix"
         found.append(("crlf", Found(what, at=text[: text.index("\r\n")].count("\n") + 1, edits=[Edit(0, "\r", "")])))
     if body.error:
-        found.append(("shell", Found(str(body.error), at=body.error.line)))
+        found.append(("shell", Found(body.error[1], at=body.error[0])))
+    elif body.unread:
+        what = "this line could not be read: the commands from here on are checked in part"
+        found.append(("shell", Found(what, at=body.unread, warns=True)))
     script = Script(Directives(scheduler))
     own = directives.scheduler_of(lines, scheduler)
     if own != scheduler:
@@ -101,7 +106,7 @@ def examine(
 def _look(
     report: Report,
     typed: dict[str, Any],
-    body: shell.Body,
+    body: shell.Script,
     found: list[tuple[str, Found]],
     missing: Callable[[set[str]], dict[str, bool]],
     follow: Callable[[Site, Request], Request],
@@ -113,28 +118,25 @@ def _look(
     report.program = program = understand(body, site)
     report.asked = asked = directives.dialect(scheduler).ask(profile, given, typed)
     found += [(check, one) for check, one in given.found if check != "directives"]
-    looks = body_traps.Script(program, asked, lines)
-    found += body_traps.look(looks)
-    if scheduler == "pbs":
-        found += pbs_traps.look(looks)
-    main, texts = program.main, list(_texts(lines, body))
-    values = complete(asked, main[-1].launch if main else None) | typed
+    found += commands.look(program, asked)
+    main, texts = program.main, list(commands.texts(program, asked))
+    values = complete(asked, main[-1] if main else None) | typed
     values |= {"directive": [text for _, text in asked.carried], "setup": [text for _, text in texts]}
     if "qos" not in values and (default := next((qos.name for qos in asked.partition.qos if qos.default), None)):
         values["qos"] = default
     values["force"] = [name for name in typed.get("force", []) if name in CHECKS or name not in SCRIPT_CHECKS]
     lines_of = {text: line for line, text in reversed([*texts, *asked.carried])} | asked.lines
     if main:
-        lines_of["command"] = main[-1].launch.line
+        lines_of["command"] = main[-1].line
     script = Script(
         given,
         lines_of,
         asked.total,
-        steps=any(start.launch.layer("srun") for start in program.starts),
-        traps=any(command.words[:1] == ["trap"] for command in body.commands()),
-        modules=list(modules(body)),
+        steps=not program.starts or any(start.layer("srun", "mpirun") for start in program.starts),
+        traps=any(command.name == "trap" for command in body.commands),
+        modules=_modules(program, asked),
     )
-    values["missing"] = missing(output_folders(given))
+    values["machine"] = {"missing_folders": missing(output_folders(given))}
     mistaken: list[tuple[str, str]] = []
     request = make_request(values, mistaken)
     report.request = structs.replace(follow(site, request), storage=request.storage)  # what the script itself names
@@ -147,27 +149,19 @@ def _look(
     report.plan, diagnostics = consider(profile, report.request, script)
     for name, rule in SCRIPT_CHECKS.items():
         found += [(name, one) for one in rule.function(report.plan)] if rule.function and report.plan else []
-    no_queue = scheduler == "pbs" and "partition" not in asked.values and not site.any_partition
-    if no_queue:
-        text = f"no queue requested, so {profile.name} chooses one; use -q QUEUE"
-        found.append(("partition", Found(text, at=script.last, warns=True)))
     for one in diagnostics:
-        if not (no_queue and _of_partition(one)):  # of a restricted one nothing can be rendered, but the script may run
+        if not (
+            asked.open_queue and _of_partition(one)
+        ):  # of a restricted one nothing can be rendered, but the script may run
             report.diagnostics.append(structs.replace(one, refuses=one.refuses and one.key != "restricted"))
     return script
 
 
-def _texts(lines: list[str], body: shell.Body) -> Iterator[tuple[int, str]]:
-    """Yield the commands of a script, and what else it has in lines of shell, each with the number of its line."""
-    taken = set(body.heredocs)
-    for command in body.commands():
-        text = " ".join([*command.words, *command.redirects])
-        taken |= set(range(command.line, command.line + text.count("\n") + 1))
-        if text.isprintable() and text and name_of(command.words[0] if command.words else "") not in _SAYS:
-            yield command.line, text
-    for number, line in enumerate(lines, 1):
-        if number not in taken and line.isprintable() and line.strip() and not line.lstrip().startswith("#"):
-            yield number, line
+def _modules(program: Program, asked: Asked) -> list[tuple[int, str]]:
+    """Return the modules that the script loads, with their lines; none if only some of its jobs load them."""
+    loaded = list(modules(program.body))
+    sure = not asked.partition.free and not any(command.inside & {"if", "function"} for command, _ in loaded)
+    return [(command.line, str(module)) for command, module in loaded] if sure else []
 
 
 def _of_partition(one: Diagnostic) -> bool:

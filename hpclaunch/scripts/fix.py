@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hpclaunch.job.checks.diagnostic import Diagnostic, Edit
-from hpclaunch.scripts.directives import PREFIX
+from hpclaunch.job.diagnostic import Diagnostic, Edit
+from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.scripts.examine import Report
 
 _MOST = 200  # fixes of one script

@@ -9,14 +9,16 @@ from pathlib import Path
 from msgspec import structs
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.directives import read as directives
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.job.directives.options import Directives
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import directives, shell
-from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.directives import Directives
 from hpclaunch.scripts.examine import is_shell, split_lines
+from hpclaunch.scripts.shell import heredoc_lines
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
@@ -36,7 +38,7 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
         )
         if checked.returncode:
             raise HpclaunchError(*checked.stderr.strip().splitlines())
-        heredocs = shell.read(text).heredocs
+        heredocs = heredoc_lines(lines)
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)

@@ -6,55 +6,49 @@ import math
 import re
 from typing import Any
 
-from hpclaunch.scripts.asked import Asked, whole
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers.values import whole
 from hpclaunch.scripts.launch import Launch
-from hpclaunch.scripts.lexer import plain
 
 _NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
 
 
-def step_size(asked: Asked, launch: Launch, each_node: bool = False) -> tuple[int, int]:
-    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has.
-
-    `each_node`: a loop over the nodes starts it on every one of them.
-    """
+def step_size(asked: Asked, launch: Launch) -> tuple[int, int]:
+    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has."""
     srun = launch.layer("srun")
     options = srun.options if srun else {}
 
     def number(name: str) -> int | None:
-        text = options.get(name, "").strip("\"'")
-        if _NODES.fullmatch(text):
-            return asked.nodes
-        return whole(launch.variables.get(re.sub(r"[${}]", "", text), text)) or None
+        text = options.get(name, "")
+        return asked.nodes if _NODES.fullmatch(text) else whole(text) or None
 
     nodes, tasks, per_node = number("nodes"), number("ntasks"), number("ntasks-per-node")
-    if re.fullmatch(r"[\"']?[\w.${}-]+[\"']?", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
+    if re.fullmatch(r"[\w.${}-]+", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
         nodes = nodes or 1  # one host
-    if each_node:
-        return asked.nodes, per_node or max((tasks or asked.starts) // (nodes or 1), 1)
     nodes = nodes or min(asked.nodes, tasks or asked.nodes)
     return nodes, per_node or (math.ceil(tasks / nodes) if tasks else asked.starts)
 
 
 def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
     """Return the values of the request that asks for the same job."""
-    site, part = asked.profile.site, asked.partition
+    part = asked.partition
     launcher, ranks = _ranks(asked, launch)
     values = {**asked.values, "nodes": asked.nodes, "launcher": launcher, "tasks_per_node": ranks}
     values["gpus_per_node"] = asked.gpus
     if asked.cpus and (asked.cpus_said or not asked.gpus) and not (part.cpus_per_gpu_exact and asked.gpus):
         over = part.cores_per_node and asked.cpus > part.cores_per_node
         values["cpus_per_task"] = max(math.ceil(asked.cpus / ranks) if over else asked.cpus // ranks, 1)
-    if asked.nodes == 1 and site.scheduler == "pbs" and part.cores_per_node is None and not part.max_cores:
+    if asked.nodes == 1 and part.cores_per_node is None and not part.max_cores:
         values["cpus_per_task"] = max((asked.cpus or 1) // ranks, 1)
     if launch and launch.words:
-        values["command"] = [plain(word) or word for word in launch.words]
+        values["command"] = [str(word) for word in launch.words]
     return values
 
 
 def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     """Return the launcher and the ranks that it starts on a node."""
-    starts = asked.starts if asked.profile.site.scheduler == "slurm" else 1
+    starts = asked.starts if scheduler(asked.profile.site.scheduler).starts_ranks else 1
     if launch and launch.layer("srun"):
         starts = step_size(asked, launch)[1]
     if launch is None:
@@ -86,6 +80,6 @@ def _mpi(asked: Asked, options: dict[str, str], starts: int) -> int:
         return max(math.ceil(int(total) / asked.nodes), 1)
     if "NGPUS" in total.upper():
         return asked.gpus or 1
-    if asked.profile.site.scheduler == "pbs":
+    if not scheduler(asked.profile.site.scheduler).starts_ranks:
         return asked.gpus or asked.cpus or 1
     return starts

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hpclaunch.errors import TemplateError
+from hpclaunch.job.directives.options import Directives
+from hpclaunch.job.directives.read import PREFIX, dialect, read
+from hpclaunch.paths import shown
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts.directives import PREFIX, Directives, dialect, read
 from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 
+def check(plan: Plan, script: str, templates: Iterable[Path]) -> None:
+    """Compare the script that users' own templates made with its plan: the tests do so for the shipped ones.
+
+    Raises TemplateError with every difference.
+    """
+    if plan.run_id or plan.site.scheduler not in PREFIX or "repeated" in plan.request.force:
+        return
+    where = ", ".join(map(shown, templates))
+    if found := [f"{where}: {line}" for line in differences(plan, script)]:
+        raise TemplateError(*found, "fix the template, or use --force repeated")
+
+
 def differences(plan: Plan, script: str) -> Iterator[str]:
     """Yield what the script's directives ask for otherwise than the plan, or do not ask for."""
-    slurm = plan.site.scheduler == "slurm"
+    slurm = plan.scheduler.starts_ranks
     found = read(script.split("\n"), plan.site.scheduler, set())
     # Without the partitions' sizes the reader leaves every number as it stands, PBS's totals too.
     profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpclaunch.job.checks.diagnostic import Found
+from hpclaunch.job.diagnostic import Found
 from hpclaunch.profile.yamlfile import Key
 
 Remark = tuple[str, Found]

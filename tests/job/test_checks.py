@@ -9,7 +9,7 @@ import pytest
 import hpclaunch
 from hpclaunch.errors import RequestError
 from hpclaunch.job.checks import CHECKS, Diagnostic
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
@@ -19,7 +19,7 @@ ACCOUNTS = {G: "ab12", J: "abc@v100"}
 REFUSES, WARNS = True, False
 # An array of PBS needs -r y, and Gadi may not take any.
 DEV = {"qos": "qos_gpu-dev"}
-MISSING = {"missing": {"logs": True}}
+MISSING = {"machine": {"missing_folders": {"logs": True}}}
 
 
 def found(name: str, **asked: Any) -> list[Diagnostic]:
@@ -82,9 +82,9 @@ CASES = [
         "ranks",
         J,
         REFUSES,
-        {"cores": 2, "nodes": 5},
+        {"machine": {"cores": 2}, "nodes": 5},
         "20 ranks exceed this machine's limit of 16",
-        {"cores": 2, "nodes": 4},
+        {"machine": {"cores": 2}, "nodes": 4},
     ),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
@@ -197,7 +197,7 @@ CASES = [
     ("account", J, REFUSES, {"account": "abc@h100"}, "or --partition h100", ON_H100),
     ("account", G, WARNS, {"account": None}, "no account to charge; use -A ACCOUNT: your NCI project", {}),
     ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
-    ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "PBS sets it itself", {"env": {"N_CPUS": "1"}}),
+    ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "the scheduler sets it itself", {"env": {"N_CPUS": "1"}}),
     ("env", J, REFUSES, {"env": {"MASTER_PORT": "29500"}}, "the job sets it itself", {"env": {"NCPUS": "1"}}),
     ("modules", J, REFUSES, ON_A100 | {"module": ["arch/h100"]}, "is for h100", ON_A100 | {"module": ["arch/a100"]}),
     ("storage", G, REFUSES, {"storage": ["gdta/wb00"]}, "gdata/PROJECT", {"storage": ["gdata/wb00"]}),
@@ -262,9 +262,9 @@ CASES = [
         "program",
         G,
         REFUSES,
-        {"program": {"wrong": "there is no file trian.py", "sure": True}},
+        {"machine": {"program_problem": "there is no file trian.py", "program_is_final": True}},
         "no file trian.py",
-        {"program": {}},
+        {"machine": {}},
     ),
     ("trainer", G, REFUSES, cmd("--devices", "8"), "the job has 4; use --devices 4", cmd("--devices", "4")),
     (
@@ -320,7 +320,7 @@ CASES = [
         "log-folder",
         G,
         WARNS,
-        directive("-o logs/") | {"missing": {"logs": False}},
+        directive("-o logs/") | {"machine": {"missing_folders": {"logs": False}}},
         "mkdir -p logs",
         directive("-o /dev/null"),
     ),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.scripts.checks import SCRIPT_CHECKS
@@ -54,6 +54,7 @@ CORES = GADI.replace("gpuvolta", "normal").replace(
 )
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
+ONE = JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1")
 
 
 def missing(folders: set[str]) -> dict[str, bool]:
@@ -143,6 +144,12 @@ CASES = [
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh -u python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python train.py",
      "for i in $(seq 0 1); do pbsdsh -n $i -- python train.py & done; wait", 10, True),
+    ("wait", "gadi", GADI_2, "mpirun -np 8 python train.py", "mpirun -np 8 python train.py &", 10, True),
+    ("wait", "jean-zay", JZ, "srun python train.py", "for i in 1 2; do\n  srun python $i.py &\ndone", 13, True),
+    ("signal", "jean-zay", ONE.replace("--nodes=1", "--nodes=1 --signal=USR1@90"), "srun ", "", 4, False),
+    ("folder", "gadi", GADI_2, "mpirun -np 8 python train.py", "pbsdsh -n 0 -- ./run.sh", 10, False),
+    ("folder", "gadi", GADI_2.replace("#PBS -l wd\n", "").replace("mpirun", "cd $PBS_O_WORKDIR\nmpirun"),
+     "mpirun -np 8 python train.py", "pbsdsh -n 0 -- bash run.sh", 10, True),
     ("node-count", "gadi", GADI, "python", "NNODES=$(wc -l < $PBS_NODEFILE)\npython", 10, True),
     ("env", "gadi", GADI, "-l wd", "-l wd -v NCPUS=4", 8, True),
     ("env", "gadi", GADI, "python", "export NCPUS=4\npython", 10, False),
@@ -181,7 +188,7 @@ def test_every_trap_has_a_case():
 def test_what_a_check_rests_on_can_be_looked_up(check):
     """Each check cites the profile's line, a public address, a manual, or what a named version was seen to do."""
     own = SCRIPT_CHECKS[check]
-    parts = [part for part in (own.source, own.slurm_source) if part]
+    parts = [part for part in (own.source, *own.sources.values()) if part]
     assert parts or own.reads
     assert all(re.match(r"https://\S+$|\w+\(\dB?\)$|OpenPBS [\d.]+, seen$", part) for part in parts)
 
@@ -212,7 +219,7 @@ SILENT = [
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python", "cd $PBS_O_WORKDIR\npython")),
     ("gadi", GADI.replace("#PBS -l wd", "#PBS -l wd\n##PBS -q normal\n# a PBS -q comment")),
     ("gadi", GADI_2.replace("mpirun -np 8 python train.py",
-                            "for i in $(seq 0 48 95); do pbsdsh -n $i -- python train.py & done; wait")),
+                            "for i in $(seq 0 48 95); do pbsdsh -n $i -- python $PWD/train.py & done; wait")),
     ("jean-zay", JZ.replace("=10:00:00", "=20:00:00")),  # just the limit
     ("jean-zay", JZ.replace("--nodes=1", "--nodes=1 --signal=BUS@60")),
     ("jean-zay", JZ.replace("=10:00:00", "=1-12 --qos=qos_gpu-t4")),
@@ -221,7 +228,7 @@ SILENT = [
     ("jean-zay", TWO.replace("srun", "srun bash -c 'echo $SLURM_NODEID'\nexport MASTER_PORT=12345\nsrun")),
     ("jean-zay", JZ.replace("srun python", "python prepare.py\nsrun python")),
     ("jean-zay", JZ.replace("module purge", "##SBATCH --mem=4G\nmodule purge")),
-    ("jean-zay", JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1").replace("srun ", "")),
+    ("jean-zay", ONE.replace("srun ", "")),
     *[
         (
             "jean-zay",

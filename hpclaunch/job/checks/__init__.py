@@ -13,7 +13,9 @@ from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import command, directives, limits, memory, price, sizes, words
-from hpclaunch.job.checks.diagnostic import Check, Diagnostic, Found, Script, judged
+from hpclaunch.job.checks.check import Check, judged
+from hpclaunch.job.diagnostic import Diagnostic, Found
+from hpclaunch.job.directives.options import Script
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -93,13 +95,13 @@ CHECKS: dict[str, Check] = {
         reads="arrays max_array rerunnable qos.max_jobs",
         options="directive",
         source=_QSUB,
-        slurm_source=_SBATCH,
+        sources={"slurm": _SBATCH},
     ),
     "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
-    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, slurm_source=_SBATCH),
-    "directives": Check(directives.directives, options="directive", source=_QSUB, slurm_source=_SBATCH),
+    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
+    "directives": Check(directives.directives, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
     "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
-    "repeated": Check(directives.repeated, options="directive", source=_QSUB, slurm_source=_SBATCH),
+    "repeated": Check(directives.repeated, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
     "max-cost": Check(
         price.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST
     ),

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from hpclaunch.job.checks.diagnostic import Found, partition_key
+from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.downloads import download as fetches
 from hpclaunch.job.checks.downloads import downloads
+from hpclaunch.job.diagnostic import Found
 from hpclaunch.job.storage import as_named, named_by
 
 if TYPE_CHECKING:
@@ -22,7 +23,27 @@ _NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerat
 # Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
 _DOWNLOAD_SIGNS = (
     *("wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone", "clone", "pull", "fetch", "install", "create"),
-    *("update", "env", "download", "sync", "login", "s3", "build", "scp", "sftp", "://"),
+    *(
+        "update",
+        "env",
+        "download",
+        "sync",
+        "login",
+        "s3",
+        "build",
+        "scp",
+        "sftp",
+        "://",
+        "axel",
+        "lftp",
+        "prefetch",
+        "fasterq",
+        "rsync",
+        "nextflow",
+        "npm",
+        "datalad",
+        "dvc",
+    ),
 )
 _ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 _ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
@@ -83,9 +104,9 @@ def launcher(plan: Plan) -> Iterator[Found]:
 
 def program(plan: Plan) -> Iterator[Found]:
     """Refuse a command whose program is not there; warn if the job may see another folder."""
-    found = plan.request.program
-    if found and found.wrong:
-        yield Found(found.wrong, warns=not found.sure)
+    machine = plan.request.machine
+    if machine.program_problem:
+        yield Found(machine.program_problem, warns=not machine.program_is_final)
 
 
 def trainer(plan: Plan) -> Iterator[Found]:
@@ -95,7 +116,10 @@ def trainer(plan: Plan) -> Iterator[Found]:
         if name in own and re.fullmatch(r"[1-9]\d{0,8}", value) and int(value) not in own[name] and any(own[name]):
             job = max(own[name])
             idle = (
-                name == "devices" and int(value) < job and plan.launcher == "lightning" and plan.site.scheduler == "pbs"
+                name == "devices"
+                and int(value) < job
+                and plan.launcher == "lightning"
+                and not plan.scheduler.starts_ranks
             )
             rest = f"; the other {job - int(value)} idle" if idle else ""
             yield Found(f"{word} {value}, but the job has {job}{rest}; use {word} {job}, or leave it out", warns=idle)
@@ -155,8 +179,9 @@ def download(plan: Plan) -> Iterator[Found]:
     with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
     stage = f"; use {' or '.join(with_internet)} or a login node beforehand" if with_internet else "; do it beforehand"
     key = partition_key(plan, "internet") if own is not None else ("internet",)
+    offline = "NXF_OFFLINE" in plan.request.env or any("NXF_OFFLINE=" in line for line in plan.request.setup)
     for what, at in found.items():
-        if what:
+        if what and not (offline and what.startswith("nextflow")):
             text = f"{what}: the nodes of {plan.partition_name} have no internet{stage}"
             yield Found(text, key, warns=True, at=at or "command")
 
@@ -166,7 +191,7 @@ def home(plan: Plan) -> Iterator[Found]:
     if plan.site.home_gb is None:
         return
     for name, value in settings(plan):
-        real = plan.request.links.get(value, value)
+        real = plan.request.machine.links.get(value, value)
         if real.startswith(_HOMES) and re.search(_LARGE, name):
             yield Found(
                 f"{name} {value} is in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "
@@ -256,7 +281,7 @@ def storage(plan: Plan) -> Iterator[Found]:
 
 def _unseen(plan: Plan, own: list[str]) -> Iterator[Found]:
     """Yield the file systems of a script's paths, and those behind its links, that its job does not see."""
-    account, links = plan.request.account or plan.site.account, plan.request.links
+    account, links = plan.request.account or plan.site.account, plan.request.machine.links
     needed = {name: line for line in reversed(plan.request.setup) for name in named_by(plan.site, account, [line])}
     for word, real in links.items():
         for name in named_by(plan.site, account, [real]) if len(word) > 1 and (line := _first(plan, word)) else ():

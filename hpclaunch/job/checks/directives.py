@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hpclaunch.job.checks.diagnostic import Edit, Found, partition_key
+from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.diagnostic import Edit, Found
 from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
-    from hpclaunch.job.checks.diagnostic import Script
+    from hpclaunch.job.directives.options import Directives, Option, Script
     from hpclaunch.job.plan import Plan
-    from hpclaunch.scripts.directives import Directives, Option
 
 # What --signal says where it is for the job's shell only: B:USR1@60, and not BUS@60.
 TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
@@ -24,12 +24,14 @@ TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
 def _given(plan: Plan) -> Directives | None:
     """Return what the scheduler reads in a script, or in the lines of --directive; None if there are none."""
     lines = plan.directives[len(plan.site.directives) :]
-    if plan.script or not lines or plan.site.scheduler == "local":
+    if plan.script or not lines:
         return plan.script.directives if plan.script else None
+    from hpclaunch.job.directives.read import PREFIX, dialect, read
     from hpclaunch.profile.search import Profile  # only few jobs have any
-    from hpclaunch.scripts.directives import PREFIX, dialect, read
 
     scheduler = plan.site.scheduler
+    if scheduler not in PREFIX:
+        return None
     found = read([f"{PREFIX[scheduler]} {line}" for line in lines], scheduler, set())
     dialect(scheduler).ask(Profile(plan.name, [], plan.site), found, {})
     return found
@@ -55,7 +57,7 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
 
 def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:
     """Return what is wrong with a script's directive, and how to do without: by totals, or not at all."""
-    from hpclaunch.scripts.directives import changed
+    from hpclaunch.job.directives.written import changed
 
     option = next(one for one in script.directives.options if one.directive == line or one.line == script.lines[line])
     text, edit = f"{line}: {found.message}", Edit(option.line, rf"\s*{option.pattern[7:]}", "")
@@ -75,7 +77,7 @@ def repeated(plan: Plan) -> Iterator[Found]:
     if plan.script:
         yield from _twice(given)
         return
-    from hpclaunch.scripts.directives import dialect
+    from hpclaunch.job.directives.read import dialect
 
     own = dialect(plan.site.scheduler)
     planned = own.planned(plan)
@@ -101,12 +103,11 @@ def repeated(plan: Plan) -> Iterator[Found]:
 
 def _twice(given: Directives) -> Iterator[Found]:
     first: dict[str, Option] = {}
-    last_counts = given.scheduler == "slurm"
     for option in given.options:
         before = first.setdefault(option.name, option)
         if before.value == option.value or option.name in ("?", "v", "W", "m", "l.other"):
             continue
-        last = last_counts or not option.name.startswith("l.")
+        last = not option.name.startswith("l.")  # of its resources PBS takes the first
         counts = f"{option.value} counts" if last else f"{before.value} of line {before.line} counts"
         yield Found(f"{option.directive} repeats line {before.line}; {counts}", warns=True, at=option.line)
         if last:
@@ -115,14 +116,14 @@ def _twice(given: Directives) -> Iterator[Found]:
 
 def log_folder(plan: Plan) -> Iterator[Found]:
     """Refuse an output in a folder that is not there, or cannot be there before the job; warn of --chdir."""
-    given, seen, slurm = _given(plan), set(), plan.site.scheduler == "slurm"
+    given, seen = _given(plan), set()
     for option in given.all("output", "error", "o", "e") if given else ():
         folder = folder_of(option.value)
-        if slurm and re.search(r"%\d*[A-Za-z]", folder):
+        if option.name in ("output", "error") and re.search(r"%\d*[A-Za-z]", folder):
             text = f"{option.directive}: the folder cannot be there before the job; use %j in the file's name"
             yield Found(text, at=option.line)
-        elif folder in plan.request.missing and folder not in seen:
-            sure = plan.request.missing[folder]
+        elif folder in plan.request.machine.missing_folders and folder not in seen:
+            sure = plan.request.machine.missing_folders[folder]
             text = f"{option.directive}: there is no folder {folder}{'' if sure else ' on this machine'}"
             yield Found(f"{text}; use mkdir -p {folder} before you submit", warns=not sure, at=option.line)
         seen.add(folder)
@@ -145,43 +146,31 @@ def output_folders(given: Directives) -> set[str]:
 
 def arrays(plan: Plan) -> Iterator[Found]:
     """Refuse an array where a site takes none, of more jobs than it or the QoS takes, or of PBS jobs without -r y."""
-    pattern = r"-J\s*([\d,:%-]+)" if plan.site.scheduler == "pbs" else r"(?:--array[\s=]|-a\s*)([\d,:%-]+)"
-    for line in plan.directives if plan.site.scheduler != "local" else ():
-        if not (found := re.match(pattern, line)):
-            continue
-        count = _array_size(found[1])
-        if not plan.site.arrays and "arrays" not in plan.site.unconfirmed:
-            yield Found(f"{line}: {plan.name} takes no arrays; submit each job by itself", ("arrays",), at=line)
-            continue
-        if not plan.site.arrays:  # and if it does take them, the rest counts
+    given, site, qos = _given(plan), plan.site, plan.qos
+    for option in given.all("array", "J") if given else ():
+        line, count = option.directive, _array_size(option.value)
+        if not site.arrays:  # and if it may take them, the rest counts
+            sure = "arrays" not in site.unconfirmed
+            text = f"{line}: {plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself"
+            yield Found(text, ("arrays",), at=option.line)
+            if sure:
+                continue
+        if site.max_array and count > site.max_array:
+            text = f"{line}: {count} jobs exceed {plan.name}'s limit of {site.max_array} in an array; split it"
+            yield Found(text, ("max_array",), at=option.line)
+        if qos and qos.max_jobs and count > qos.max_jobs and qos in plan.partition.qos:
             yield Found(
-                f"{line}: {plan.name} may take no arrays; submit each job by itself to be sure", ("arrays",), at=line
+                f"{line}: {count} jobs exceed {qos.name}'s limit of {qos.max_jobs} a user, waiting ones included, "
+                "whatever stands after %; split it",
+                partition_key(plan, "qos", plan.partition.qos.index(qos), "max_jobs"),
+                at=option.line,
             )
-        if plan.site.max_array and count > plan.site.max_array:
-            yield Found(
-                f"{line}: {count} jobs exceed {plan.name}'s limit of {plan.site.max_array} in an array; split it",
-                ("max_array",),
-                at=line,
-            )
-        if plan.qos and plan.qos.max_jobs and count > plan.qos.max_jobs and plan.qos in plan.partition.qos:
-            yield Found(
-                f"{line}: {count} jobs exceed {plan.qos.name}'s limit of {plan.qos.max_jobs} a user, waiting ones "
-                "included, whatever stands after %; split it",
-                partition_key(plan, "qos", plan.partition.qos.index(plan.qos), "max_jobs"),
-                at=line,
-            )
-        rerunnable = (
-            plan.site.rerunnable
-            or plan.max_attempts > 1
-            or any(re.search(r"(?<!\S)-r\s*y\b", other) for other in plan.directives)
-        )
-        if plan.site.scheduler == "pbs" and not rerunnable:
-            yield Found(
-                f"{line}: PBS makes arrays of rerunnable jobs only; use {'#PBS' if plan.script else '--directive'} "
-                f"{'-r y' if plan.script else repr('-r y')}",
-                ("rerunnable",),
-                at=line,
-            )
+        asks = given.last("r") if given else None
+        reruns = site.rerunnable or plan.max_attempts > 1 or (asks is not None and asks.value == "y")
+        if option.name == "J" and not reruns:
+            use = "#PBS -r y" if plan.script else "--directive '-r y'"
+            text = f"{line}: PBS makes arrays of rerunnable jobs only; use {use}"
+            yield Found(text, ("rerunnable",), at=option.line)
 
 
 def _array_size(text: str) -> int:
@@ -215,17 +204,17 @@ def attempts(plan: Plan) -> Iterator[Found]:
     """Refuse further attempts where none can be: no time limit, no time to save, an array; warn if nothing saves."""
     if plan.max_attempts == 1:
         return
-    if plan.site.scheduler == "local":
+    if plan.scheduler.here:
         yield Found(f"{plan.max_attempts} attempts, but nothing limits the time on this machine; leave them out")
     if any("--signal" in line for line in plan.directives):
         yield Found("--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out")
-    if plan.site.scheduler == "pbs" and any(re.match("-J", line) for line in plan.directives):
+    if any(re.match("-J", line) for line in plan.directives):
         yield Found(
             "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out"
         )
     if plan.warn_seconds >= plan.seconds:
         yield Found(f"--warn-before {clock(plan.warn_seconds)} is not less than the walltime, {plan.walltime}")
-    if plan.request.program and not plan.request.program.saves:
+    if not plan.request.machine.program_saves:
         yield Found(
             f"{plan.max_attempts} attempts, but nothing in the command shows that it saves at SIGUSR1 and exits with "
             "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",

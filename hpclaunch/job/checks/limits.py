@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import sizes
-from hpclaunch.job.checks.diagnostic import Found, Suggestion, partition_key
+from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.diagnostic import Found, Suggestion
+from hpclaunch.job.limits import qos_limits, tier_of
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.profile.model import Partition, Qos, Tier
+from hpclaunch.profile.model import Qos
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -102,11 +104,6 @@ def _without(plan: Plan) -> Iterator[Found]:
         yield Found(f"{text}; use {option(plan, 'walltime', 'HH:MM:SS')}", at=script.last)
 
 
-def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:
-    """Return the number of the tier for a job of so many cores; or None if that size is unknown."""
-    return next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
-
-
 def _span(plan: Plan, number: int) -> str:
     """Return the sizes for which a tier counts, or nothing if it counts for all."""
     tiers, step = plan.partition.walltime, 1
@@ -158,28 +155,3 @@ def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     return [
         {"nodes": most // plan.gpus_per_node} if most >= plan.gpus_per_node else {"nodes": 1, "gpus_per_node": most}
     ]
-
-
-def unlisted_qos(name: str) -> Qos:
-    """Return a QoS that the profile does not describe: of a special allocation, perhaps."""
-    return Qos(name=name, max_walltime="9999:59:59")
-
-
-def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[str, str]]:
-    """Yield (key, message) for each limit of `qos` that a job of this length and size exceeds."""
-    if seconds > times.clock_seconds(qos.max_walltime):
-        yield "max_walltime", f"walltime {times.clock(seconds)} exceeds {qos.name}'s limit of {qos.max_walltime}"
-    if qos.disputed_max_gpus and gpus > qos.disputed_max_gpus:
-        yield (
-            "disputed_max_gpus",
-            f"{gpus} GPUs exceed {qos.name}'s limit, {qos.disputed_max_gpus} at most by any source",
-        )
-    elif qos.max_gpus and gpus > qos.max_gpus:
-        yield "max_gpus", f"{gpus} GPUs exceed {qos.name}'s limit of {qos.max_gpus}"
-    if qos.max_cores and cores > qos.max_cores:
-        yield "max_cores", f"{cores} cores exceed {qos.name}'s limit of {qos.max_cores}"
-
-
-def known_qos(partition: Partition, name: str) -> Qos | None:
-    """Return the partition's QoS of that name, or None."""
-    return next((qos for qos in partition.qos if qos.name == name), None)

@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hpclaunch.job.checks.diagnostic import Found, partition_key
+from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.spelling import option
 from hpclaunch.job.cost import charged_gb
+from hpclaunch.job.diagnostic import Found
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
+
+_QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
 
 
 def memory(plan: Plan) -> Iterator[Found]:
@@ -43,7 +46,7 @@ def _of_all_nodes(plan: Plan, name: str, key: str, most: float | None, default: 
         total = size * plan.nodes
         if 0.4 * most <= total <= most and not (default and total >= plan.nodes * math.floor(default)):
             text = f"{total} GB are the total of {plan.nodes} nodes, {size} GB each, and perhaps meant for each"
-            yield Found(text, warns=True, suggestions=[{key: total}], at=key)
+            yield Found(text, warns=True, source=_QSUB, suggestions=[{key: total}], at=key)
 
 
 def memory_charge(plan: Plan) -> Iterator[Found]:

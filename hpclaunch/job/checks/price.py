@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
-from hpclaunch.job.checks.diagnostic import Found, is_unconfirmed, partition_key
+from hpclaunch.job.checks.check import is_unconfirmed, partition_key
+from hpclaunch.job.diagnostic import Found
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def max_cost(plan: Plan) -> Iterator[Found]:
     """Refuse a job that may cost more than --max-cost; warn if its price is not known."""
     most, cost = plan.request.max_cost, plan.cost
-    if most is None or plan.site.scheduler == "local":
+    if most is None or plan.scheduler.here:
         return
     key = partition_key(plan, "charge")
     if cost is None:

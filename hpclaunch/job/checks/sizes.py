@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import counted
-from hpclaunch.job.checks.diagnostic import Found, partition_key
+from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.diagnostic import Found
 
 if TYPE_CHECKING:
-    from hpclaunch.job.checks.diagnostic import Script, Suggestion
+    from hpclaunch.job.diagnostic import Suggestion
+    from hpclaunch.job.directives.options import Script
     from hpclaunch.job.plan import Plan
 
 LIGHTNING_SLURM = (
@@ -22,7 +24,7 @@ RANKS_PER_CORE = 8
 def gpus(plan: Plan) -> Iterator[Found]:
     """Refuse more GPUs per node than a node has, and none at all where a partition is for GPU jobs."""
     where, most = plan.partition_name, plan.partition.gpus_per_node
-    if plan.site.scheduler == "local":
+    if plan.scheduler.here:
         return
     if plan.gpus_per_node > most and not plan.site.any_partition:
         with_gpus = [{"partition": name} for name, partition in plan.site.partitions.items() if partition.gpus_per_node]
@@ -42,7 +44,7 @@ def gpus(plan: Plan) -> Iterator[Found]:
 def tasks(plan: Plan) -> Iterator[Found]:
     """Refuse more ranks on a node than GPUs; warn, under the launcher tasks, of several ranks that leave GPUs idle."""
     gpus, ranks = plan.gpus_per_node, plan.tasks_per_node
-    if plan.site.scheduler == "local" or not plan.partition.gpus_per_node:
+    if plan.scheduler.here or not plan.partition.gpus_per_node:
         return
     if 0 < gpus < ranks:
         yield Found(
@@ -60,7 +62,7 @@ def tasks(plan: Plan) -> Iterator[Found]:
 
 def ranks(plan: Plan) -> Iterator[Found]:
     """Refuse more ranks on this machine than 8 for each of its cores: they only wait for each other."""
-    cores = plan.request.cores
+    cores = plan.request.machine.cores
     if cores and plan.world_size > (most := RANKS_PER_CORE * cores):
         yield Found(
             f"{plan.world_size} ranks exceed this machine's limit of {most}, {RANKS_PER_CORE} for each of "
@@ -138,7 +140,7 @@ def _of_script(plan: Plan, script: Script, per_gpu: int) -> Iterator[Found]:
         yield Found(f"{text}cores for each GPU", key, suggestions=[{"cpus_per_task": None}], certain=True)
     share = plan.gpus_per_node * per_gpu // plan.tasks_per_node
     whole = script.directives.last("exclusive")
-    if plan.site.scheduler == "slurm" and not plan.request.cpus_per_task and share > 1 and not whole:
+    if plan.scheduler.starts_ranks and not plan.request.cpus_per_task and share > 1 and not whole:
         text = f"no cores requested: each task gets 1, though {plan.partition_name} gives {per_gpu} with each GPU"
         yield Found(text, key, True, suggestions=[{"cpus_per_task": share}], at=script.last, certain=True)
 

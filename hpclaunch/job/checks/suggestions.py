@@ -10,7 +10,7 @@ from msgspec import structs
 from hpclaunch.job.checks.spelling import edits, spelled
 
 if TYPE_CHECKING:
-    from hpclaunch.job.checks.diagnostic import Diagnostic, Suggestion
+    from hpclaunch.job.diagnostic import Diagnostic, Suggestion
     from hpclaunch.job.plan import Plan
     from hpclaunch.job.request import Request
 

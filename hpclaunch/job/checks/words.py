@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hpclaunch.job.checks.diagnostic import Found, partition_key
+from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.diagnostic import Found
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
-RESERVED_PBS = {"NCPUS"}
 # What bash or the job script itself reads.
 SHELLS_OWN = set(
     re.findall(
@@ -25,8 +25,6 @@ SHELLS_OWN = set(
         """,
     )
 )
-# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
-HIDES_SLURM = {"bash", "interactive"}
 
 
 # What templates and examples leave to be filled in: anywhere, and (`named`) where a name of the user's own belongs.
@@ -111,7 +109,7 @@ def modules(plan: Plan) -> Iterator[Found]:
     loaded = plan.script.modules if plan.script else [(0, name) for name in plan.request.module]
     for name, other in plan.site.partitions.items():
         for line, module in loaded:
-            if module in set(other.modules) - set(needed):
+            if module in set(other.modules) - set(needed) and (plan.gpus_per_node or not plan.script):
                 own = f"; use {' '.join(needed)}" if plan.script and needed else "; leave it out"
                 text = f"{module} is for {name}, not for {plan.partition_name}{own}"
                 yield Found(text, ("partitions", name, "modules"), at=line)
@@ -123,8 +121,8 @@ def modules(plan: Plan) -> Iterator[Found]:
     line, family = loaded[first]
     before = [module for _, module in loaded[:first]]
     for module in needed:
-        # cpuarch/ is Jean-Zay's older word for its arch/ modules; no other site has such a pair, so it has no key.
-        if module not in before and not any(name.startswith("cpuarch/") for name in before):
+        kind = module.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
+        if module not in before and not any(name.partition("/")[0].endswith(kind) for name in before):
             late = next((number for number, name in loaded if name == module), line)
             text = f"{family} on {plan.partition_name} needs {module}, loaded before it"
             yield Found(text, partition_key(plan, "modules"), at=late)
@@ -132,17 +130,17 @@ def modules(plan: Plan) -> Iterator[Found]:
 
 def job_name(plan: Plan) -> Iterator[Found]:
     """Refuse a job name under which Lightning takes a Slurm job for an interactive shell."""
-    if plan.site.scheduler == "slurm" and plan.job_name in HIDES_SLURM:
+    if plan.job_name in plan.scheduler.interactive_names:
         yield Found(f"under the name {plan.job_name} Lightning ignores Slurm; use another")
 
 
 def env(plan: Plan) -> Iterator[Found]:
     """Refuse a variable that the job, its shell or the scheduler sets itself."""
     names = sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env})
-    if plan.site.scheduler == "pbs":
-        text = "NCPUS: PBS sets it itself, to the cores of the node; use another name"
-        yield from (Found(text, warns=not plan.script, at="env") for name in names if name in RESERVED_PBS)
-        pattern = r"\s*(?:export\s+)?NCPUS="
+    for own in sorted(plan.scheduler.own_variables):
+        text = f"{own}: the scheduler sets it itself, on each node; use another name"
+        yield from (Found(text, warns=not plan.script, at="env") for name in names if name == own)
+        pattern = rf"\s*(?:export\s+)?{own}="
         yield from (Found(text, warns=True, at=line) for line in plan.request.setup if re.match(pattern, line))
     for name in names if plan.script is None else ():
         if name in RESERVED or name.startswith("HPCLAUNCH_"):

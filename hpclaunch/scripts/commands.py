@@ -1,0 +1,178 @@
+"""What is wrong with the commands of a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.launch import Program, assignments, opened, replaced
+from hpclaunch.scripts.pbs_commands import PBS_CHECKS
+from hpclaunch.scripts.ranks import step_size
+from hpclaunch.scripts.remark import Remark, remark
+from hpclaunch.scripts.shell import Command
+
+_PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
+_STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
+_LOCAL = ("PBS_JOBFS", "TMPDIR")
+
+
+# What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
+_WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
+
+
+def look(program: Program, asked: Asked) -> Iterator[Remark]:
+    """Yield what there is to say of the commands."""
+    for check in (*_EVERYWHERE, *_BY_SCHEDULER.get(asked.profile.site.scheduler, ())):
+        yield from check(program, asked)
+
+
+def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
+    """Yield what the commands run, each with its line: known variables replaced, nothing that is only shown."""
+    known = {one.name: str(one.value) for one in program.variables.values() if one.name == "HOME"}
+    account = asked.values.get("account") or asked.profile.site.account
+    if (variable := asked.profile.site.account_variable) and account:
+        known[variable] = account
+    outer = {id(command.within) for command in program.body.commands}
+    for command in program.body.commands:
+        if command.says or "ssh" in command.inside or id(command) in outer:
+            continue
+        pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
+        words = [f"{name}={_quoted(word)}" for name, word in pairs] + [*map(_quoted, command.files)]
+        words = [*command.words[:1], *words, *map(_quoted, opened(command.words[1:], program.variables))]
+        text = " ".join(words)
+        for name, value in known.items():
+            text = replaced(text, name, value)
+        text = re.sub(r"(?<![^\s=:\"])~(?=/)", lambda _: known.get("HOME", "~"), text)
+        text = " ".join(text.split("\n")).strip()
+        if text and text.isprintable():
+            yield command.line, text
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if " " in word and "'" not in word else word
+
+
+def _words(asked: Asked) -> tuple[str, str, bool]:
+    return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
+
+
+def _account(asked: Asked) -> str | None:
+    return asked.values.get("account") or asked.profile.site.account
+
+
+def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
+    """Find a training that starts on one node only, or under Slurm as one of several tasks.
+
+    Sure of a bare python on GPUs, and of torchrun on one of several nodes; of what else is started it is not known
+    whether it starts the other ranks itself.
+    """
+    own = [start for start in program.starts if start.layer("torchrun", "accelerate")]
+    trainings = [start for start in program.starts if start.python or start in own]
+    reach = any(start.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed") for start in program.starts)
+    if reach or not trainings or any(_reaches(command) for command in program.body.commands):
+        return
+    start, (starter, _, by_task) = trainings[-1], _words(asked)
+    tasks = asked.nodes if start in own or not by_task else asked.nodes * asked.starts
+    has = f"the job has {tasks} {'tasks' if by_task else 'nodes'}"
+    sure = start in own or start.bare
+    if not sure:
+        text = f"is started once, {has}: right if it starts the others itself"
+    elif not asked.gpus:
+        text = f"is one process on one node, {has}: use one with more cores, if it uses no more"
+    elif by_task and start not in own:
+        text = f"without srun runs once, as rank 0 of {tasks}, and waits for the others; begin it with srun"
+    else:
+        text = f"runs on the first of {asked.nodes} nodes only: start it on each, with {starter}"
+    if tasks > 1:
+        text = f"`{' '.join(start.command.words[:3])[:60]}` {text}"
+        yield remark("fan-out", start.line, text, refuses=sure and asked.gpus > 0)
+
+
+def _reaches(command: Command) -> bool:
+    """Tell whether a command brings work to other nodes: Ray's head, GNU parallel with a list of hosts."""
+    return (command.name == "ray" and command.words[1:2] == ["start"]) or (
+        command.name == "parallel" and any(re.match(r"-S|--slf|--sshlogin", word) for word in command.words)
+    )
+
+
+def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
+    most = asked.partition.gpus_per_node
+    exclusive = any(text.startswith("--exclusive") for _, text in asked.carried)
+    if asked.nodes > 1 or exclusive or not 0 < asked.gpus < most:
+        return
+    for command in program.body.commands:
+        ports: list[str] = [one.value for one in assignments(command) if one.name == "MASTER_PORT"]
+        for word, after in zip(command.words, [*command.words[1:], ""], strict=False):
+            if not command.says and (option := _PORT_OPTIONS.match(word)):
+                ports.append((word[option.end() :] or after).rpartition(":")[2])
+        for port in ports:
+            if re.fullmatch(r"[1-9]\d{3,4}", port):
+                text = f"port {port} is fixed, other jobs share the node ({asked.gpus} of {most} GPUs): make it of "
+                yield remark("fixed-port", command.line, text + _words(asked)[1])
+
+
+def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
+    """Find a start in the background that the script's end kills."""
+    commands = program.body.commands
+    starts = {id(start.command) for start in program.starts}
+    behind = [i for i, one in enumerate(commands) if id(one) in starts and "background" in one.inside]
+    stays = (
+        one.name in _STAYS or (i > behind[-1] and id(one) in starts)
+        for i, one in enumerate(commands)
+        if behind and (i > behind[-1] or one.function or "loop" in one.inside)
+    )
+    if behind and not any(stays):
+        last = commands[behind[-1]]
+        text = f"`{' '.join(last.words[:3])[:60]} ... &`, and the script ends, which ends the job: add wait"
+        yield remark("wait", last.line, text)
+
+
+def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
+    """Compare the counts that the command names with those that the job has."""
+    for start in program.main:
+        if layer := start.layer("torchrun"):
+            nnodes, per_node = layer.options.get("nnodes", ""), layer.options.get("nproc-per-node", "")
+            ranks = whole(per_node)
+            if whole(nnodes) not in (None, asked.nodes):
+                text = f"torchrun for {nnodes} nodes, the directives ask for {asked.nodes}"
+                yield remark("trainer", start.line, text)
+            if ranks and asked.gpus and ranks != asked.gpus:
+                text = f"torchrun starts {ranks} ranks on a node, the directives ask for {asked.gpus} GPUs there"
+                more = ranks > asked.gpus
+                yield remark("trainer", start.line, text, refuses=more)
+
+
+def _early(program: Program, asked: Asked) -> Iterator[Remark]:
+    """Find variables of a task that the batch shell expands."""
+    several = {"SLURM_NODEID": asked.nodes > 1, "SLURM_LOCALID": asked.starts > 1,
+               "SLURM_PROCID": asked.nodes * asked.starts > 1}  # fmt: skip
+    for command in program.body.commands:
+        if command.says or command.inside & {"function", "shell", "ssh", "trap"}:
+            continue
+        expanded = frozenset[str]().union(
+            *(one.expands for one in command.words), *(one.value.expands for one in command.settings)
+        )
+        for name in [name for name in several if several[name] and name in expanded][:1]:
+            text = f"${name} is expanded here, by the batch shell: 0 for every task; write it inside of "
+            yield remark("early-variable", command.line, text + "srun bash -c '...', in single quotes")
+
+
+def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
+    for start in program.main:
+        if start.layer("srun") is None:
+            continue
+        own, per_node = start.layer("torchrun", "accelerate", "deepspeed"), step_size(asked, start)[1]
+        line = asked.size_line or start.line
+        if own and per_node > 1:
+            text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
+            yield remark("layout", line, text)
+
+
+_Check = Callable[[Program, Asked], Iterator[Remark]]
+_EVERYWHERE: tuple[_Check, ...] = (_fan_out, _ports, _wait, _devices)
+_BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {
+    "slurm": (_early, _layout),
+    "pbs": PBS_CHECKS,
+}
