@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost, job_cost
+from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Request
 from hpclaunch.job.sizes import MNIST, Basis, Sizes
 from hpclaunch.job.storage import file_systems
@@ -74,6 +75,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
+    script: Script | None = None  # the job's own script, if somebody else wrote it
 
     @property
     def scheduler(self) -> Scheduler:

@@ -9,6 +9,7 @@ from itertools import dropwhile
 
 from msgspec import Struct
 
+from hpclaunch.job.directives.sbatch import SLURM_SHORT, SLURM_TAKES
 from hpclaunch.profile.model import Site
 from hpclaunch.scripts.shell import Command, Script, Setting, Word
 from hpclaunch.scripts.tables import (
@@ -18,8 +19,6 @@ from hpclaunch.scripts.tables import (
     MPI_ONE,
     MPI_TWO,
     PASS,
-    SLURM_SHORT,
-    SLURM_TAKES,
     SRUN_FLAGS,
     SRUN_VALUES,
     TORCHRUN_FLAGS,

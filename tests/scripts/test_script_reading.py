@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from hpclaunch.job.directives import read as directives
 from hpclaunch.profile import search
-from hpclaunch.scripts import directives, own, shell, values
+from hpclaunch.schedulers import values
+from hpclaunch.scripts import own, shell
 from hpclaunch.scripts.examine import examine
 from hpclaunch.scripts.launch import understand
 
@@ -71,7 +73,7 @@ def test_directives_end_at_the_first_command():
 
 
 @pytest.mark.parametrize(
-    ("text", "pbs", "slurm"),
+    ("text", "of_pbs", "of_slurm"),
     [
         ("48:00", 2880, 2880),
         ("90", 90, 5400),
@@ -87,9 +89,9 @@ def test_directives_end_at_the_first_command():
         ("٣", None, None),
     ],
 )
-def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
+def test_walltimes_as_each_scheduler_reads_them(text, of_pbs, of_slurm):
     """A bare number is seconds to PBS and minutes to Slurm, two parts are minutes to both, days are Slurm's."""
-    for read, seconds in ((values.pbs_seconds, pbs), (values.slurm_seconds, slurm)):
+    for read, seconds in ((values.pbs_seconds, of_pbs), (values.slurm_seconds, of_slurm)):
         if seconds is None:
             with pytest.raises(ValueError, match="no walltime"):
                 read(text)
@@ -98,7 +100,7 @@ def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
 
 
 @pytest.mark.parametrize(
-    ("text", "pbs", "slurm"),
+    ("text", "of_pbs", "of_slurm"),
     [
         ("190GB", 190, 190),
         ("190gb", 190, 190),
@@ -112,16 +114,16 @@ def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
         ("x", None, None),
     ],
 )
-def test_sizes_as_each_scheduler_reads_them(text, pbs, slurm):
+def test_sizes_as_each_scheduler_reads_them(text, of_pbs, of_slurm):
     """Units in any case; a bare number is MB to Slurm, and bytes to PBS, which nobody means."""
-    if pbs is None:
+    if of_pbs is None:
         if text != "4096":
             with pytest.raises(ValueError, match="no size"):
                 values.pbs_gb(text)
     else:
-        assert values.whole_gb(values.pbs_gb(text)) == pbs
-    if slurm is not None:
-        assert values.whole_gb(values.slurm_gb(text)) == slurm
+        assert values.whole_gb(values.pbs_gb(text)) == of_pbs
+    if of_slurm is not None:
+        assert values.whole_gb(values.slurm_gb(text)) == of_slurm
 
 
 def request(name: str, header: str, body: str = "srun python train.py\n"):
@@ -176,8 +178,8 @@ def request(name: str, header: str, body: str = "srun python train.py\n"):
 )
 def test_a_script_s_size_in_a_request_s_words(name, header, body, expected):
     """Totals, chunks, tasks and GPUs in all their ways come to nodes and what each of them has."""
-    asked = request(name, header, body)
-    assert {key: getattr(asked, key) for key in expected} == expected
+    made = request(name, header, body)
+    assert {key: getattr(made, key) for key in expected} == expected
 
 
 def commands(text: str) -> list[list[str]]:
