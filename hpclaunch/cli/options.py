@@ -106,6 +106,7 @@ _OPTIONS = dict(
             help="Module to load, instead of the profile's (repeatable); none: no module.",
         ),
         _option("--setup", multiple=True, type=_Line(), help="Line of shell to run before the command (repeatable)."),
+        _option("--teardown", multiple=True, type=_Line(), help="Line of shell for the job's end (repeatable)."),
         _option("--venv", help="Python environment to activate."),
         _option(
             "--env",
@@ -157,6 +158,7 @@ _IN_AN_ALLOCATION = (
     "launcher",
     "module",
     "setup",
+    "teardown",
     "venv",
     "env",
     "template",

@@ -46,6 +46,8 @@ HOST_VARIABLES = {
         "SLURM_TASK_PID",
     ],
 }
+MOST_LOGS = 512  # of ranks in one folder
+HEARTBEATS_A_SECOND = 32  # of all nodes: each is a rename on the shared file system
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 _MNIST = "mnist"  # what runs where nothing is asked for
 # The options whose words may mean nothing at a site, by the check that says so.
@@ -115,6 +117,26 @@ class Plan(Struct, frozen=True, kw_only=True):
     def cpus_per_start(self) -> int:
         """Count the cores of what the scheduler starts."""
         return self.cpus_per_task * self.tasks_per_node // self.starts_per_node
+
+    @property
+    def many_logs(self) -> bool:
+        """Whether the ranks' logs lie in a folder for each node: a folder of thousands is slow on shared file systems."""
+        return self.world_size > MOST_LOGS
+
+    @property
+    def heartbeat_seconds(self) -> int:
+        """Return how often a node tells that it lives: 32 nodes a second, however many there are, spare file systems."""
+        return math.ceil(self.nodes / HEARTBEATS_A_SECOND)
+
+    @property
+    def silent_seconds(self) -> int:
+        """Return how long a node may be silent until it counts as dead: more than two of its heartbeats."""
+        return max(walltime.clock_seconds(self.site.dead_after), 2 * self.heartbeat_seconds + 3)
+
+    @property
+    def grace_seconds(self) -> int:
+        """Return how long ranks have from TERM to KILL."""
+        return walltime.clock_seconds(self.site.grace)
 
     @property
     def host_variables(self) -> list[str]:

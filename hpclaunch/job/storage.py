@@ -52,10 +52,12 @@ def of_job(site: Site, request: Request, command: list[str], *, modules: bool, d
     touched = [
         *paths,
         *site.setup,
+        *site.teardown,
         *site.env.values(),
         *(site.datasets.values() if datasets else ()),
         *command,
         *request.setup,
+        *request.teardown,
         *request.env.values(),
         request.venv or "",
         *request.links.values(),

@@ -159,6 +159,10 @@ class Site(Record, frozen=True, kw_only=True):
         Count, Meta(description="How often a job may go on past its walltime, the first included.")
     ] = 1
     warn_before: Annotated[Walltime, Meta(description="How long before the walltime the ranks are told.")] = "00:02:00"
+    grace: Annotated[Walltime, Meta(description="How long ranks have from TERM to KILL.")] = "00:00:06"
+    dead_after: Annotated[
+        Walltime, Meta(description="How long a node may be silent (PBS: no heartbeat) until it counts as dead.")
+    ] = "00:00:45"
     resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
     account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
@@ -205,6 +209,7 @@ class Site(Record, frozen=True, kw_only=True):
     module_purge: bool = False
     modules: Annotated[list[Line], Meta(description="Loaded where the request names none.")] = []
     setup: Annotated[list[Line], Meta(description="Lines of shell, after modules and environment.")] = []
+    teardown: Annotated[list[Line], Meta(description="Lines of shell at the job's end, however it ends.")] = []
     env: Annotated[dict[Variable, Line], Meta(description="Exported in the job; $NAME in a value is expanded.")] = {}
     datasets: Annotated[
         dict[Variable, Line],

@@ -156,8 +156,8 @@ class Fields(Sizes):
         """Return which path of the job lies on a file system, and who gave that path."""
         datasets = ("datasets",) if self.plan.workload == "mnist" else ()
         spoken = [
-            *((("request", key), getattr(self.request, key)) for key in ("command", "setup", "env", "venv")),
-            *((("site", key), getattr(self.site, key)) for key in ("module_paths", "setup", "env", *datasets)),
+            *((("request", key), getattr(self.request, key)) for key in ("command", "setup", "teardown", "env", "venv")),
+            *((("site", key), getattr(self.site, key)) for key in ("module_paths", "setup", "teardown", "env", *datasets)),
         ]
         for place, value in spoken:
             for entry, text in _entries(value):
@@ -205,6 +205,10 @@ _FIELDS: dict[str, Callable[[Fields], list[Origin]]] = {
     "seconds": lambda of: of._time("seconds", "walltime", "default_walltime"),
     "walltime": lambda of: of._time("seconds", "walltime", "default_walltime"),
     "warn_seconds": lambda of: of._time("warn_seconds", "warn_before", "warn_before"),
+    "grace_seconds": lambda of: of._time("grace_seconds", "grace", "grace"),
+    "silent_seconds": lambda of: of._time("silent_seconds", "dead_after", "dead_after"),
+    "heartbeat_seconds": lambda of: of.of(("nodes",)),
+    "many_logs": lambda of: of.of(("world_size",)),
     "max_attempts": lambda of: of.asked_or_profile("max_attempts"),
     "command": Fields._command,
     "workload": Fields._command,
