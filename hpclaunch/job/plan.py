@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import PurePath
 
@@ -16,6 +17,9 @@ from hpclaunch.job.storage import file_systems
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import Scheduler, scheduler
+
+MOST_LOGS = 512  # of ranks in one folder
+HEARTBEATS_A_SECOND = 32  # of all nodes: each is a rename on the shared file system
 
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 # What belongs to the whole job: the value of each node, and its unit.
@@ -156,6 +160,26 @@ class Plan(Struct, frozen=True, kw_only=True):
             words = f"{self.seconds} s - {self.warn_seconds} s = {value}"
             return Basis(("plan.walltime", "plan.warn_seconds"), words)
         return self.basis.get(_SAME_BASIS.get(name, name), Basis())
+
+    @property
+    def many_logs(self) -> bool:
+        """Whether each node has a folder for its ranks' logs: one of thousands is slow on shared file systems."""
+        return self.world_size > MOST_LOGS
+
+    @property
+    def heartbeat_seconds(self) -> int:
+        """Return the seconds between two heartbeats of a node: all nodes together make 32 a second at most."""
+        return math.ceil(self.nodes / HEARTBEATS_A_SECOND)
+
+    @property
+    def silent_seconds(self) -> int:
+        """Return how long a node may be silent until it counts as dead: more than two heartbeats."""
+        return max(walltime.clock_seconds(self.site.dead_after), 2 * self.heartbeat_seconds + 3)
+
+    @property
+    def grace_seconds(self) -> int:
+        """Return how long ranks have from TERM to KILL."""
+        return walltime.clock_seconds(self.site.grace)
 
     @property
     def host_variables(self) -> list[str]:

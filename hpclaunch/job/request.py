@@ -51,6 +51,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     launcher: Launcher | None = None
     module: list[Line] = []
     setup: list[Line] = []
+    teardown: list[Line] = []
     venv: Line | None = None
     env: dict[Variable, Text] = {}
     pass_env: Annotated[list[Variable], about("Variables passed on from where the job is submitted.")] = []

@@ -64,10 +64,12 @@ def file_systems(
     paths: dict[str, Iterable[str] | dict[str, str]] = {
         "site.module_paths": site.module_paths if modules else (),
         "site.setup": site.setup,
+        "site.teardown": site.teardown,
         "site.env": site.env,
         "site.datasets": site.datasets if datasets else (),
         "request.command": command,
         "request.setup": request.setup,
+        "request.teardown": request.teardown,
         "request.env": request.env,
         "request.venv": [request.venv] if request.venv else (),
     }
