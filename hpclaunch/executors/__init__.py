@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hpclaunch.executors.parameters import plan_of
-from hpclaunch.schedulers.job import FOLDER
+from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # of schedulers for which submitit has a class that users look for
 
 
-def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
+def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
     """Return the executor of a plan, under any scheduler."""
     module, name = EXECUTORS.get(plan.site.scheduler, "script.ScriptExecutor").split(".")
     made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)

@@ -21,6 +21,7 @@ from hpclaunch.runs import registry
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.runs.submit import hand_over, note
 from hpclaunch.runs.watch import Watch
+from hpclaunch.schedulers import run_folder
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -39,12 +40,12 @@ class RunPaths(utils.JobPaths):
     @property
     def submission_file(self) -> Path:
         """The job script."""
-        return self.run_folder / "job.sh"
+        return self.run_folder / run_folder.SCRIPT
 
     @property
     def stdout(self) -> Path:
         """What the rank printed."""
-        return self.run_folder / f"rank-{self.task_id}.log"
+        return run_folder.log(self.run_folder, run_folder.RANK_LOG, self.task_id or 0)
 
     @property
     def stderr(self) -> Path:
@@ -113,7 +114,7 @@ class ScriptJob(core.Job[Any]):
         """Return the job's run. Raises HpclaunchError if another process submitted it and it is not known."""
         if self.job_id not in self.watcher.runs:
             folder = getattr(self._paths, "run_folder", self._paths.folder)
-            self.watcher.add(registry.read(folder / "run.json") or registry.find([self.job_id])[0])
+            self.watcher.add(registry.read(folder / run_folder.RUN) or registry.find([self.job_id])[0])
         return self.watcher.runs[self.job_id]
 
     def cancel(self, check: bool = True) -> None:

@@ -40,11 +40,10 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     The provenance line thus makes the same script on another machine. No path is looked up if the site needs none.
     If the job runs `here`, as with the scheduler `local`, the request also gets the number of this machine's cores.
     """
-    local = scheduler(site.scheduler).here
-    if here or local:
+    if here or scheduler(site.scheduler).here:
         cores = len(os.sched_getaffinity(0))
         request = structs.replace(request, machine=structs.replace(request.machine, cores=cores))
-    if local or not (site.storage_roots or site.home_gb):
+    if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
     links = dict(_links(site, request))
     requested = site.storage + [as_named(site, name) for name in request.storage]
@@ -61,14 +60,14 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     if not request.command:
         return request
     file = _file(request.command)
-    local = scheduler(site.scheduler).here
-    problem = _program_problem(request, local)
+    kind = scheduler(site.scheduler)
+    problem = _program_problem(request, kind.here)
     if not problem and file and not _exists(file):
         problem = f"there is no file {file}{_nearest(file)}"
     words = [*request.setup, *request.env, *request.directive, *request.command]
     moves = _MOVES.search(" ".join(words)) or not all(map(_KEEPS.fullmatch, request.setup))
-    visible = local or not file.startswith("/")
-    requeues = scheduler(site.scheduler).lightning_requeues and (request.launcher or site.launcher) == "tasks"
+    visible = kind.here or not file.startswith("/")
+    requeues = kind.lightning_requeues and (request.launcher or site.launcher) == "tasks"
     machine = structs.replace(
         request.machine,
         program_problem=problem,

@@ -1,4 +1,4 @@
-"""From a request to a plan: every number of the job final, every refusal and warning made."""
+"""The plan of a job: every number final."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SAME_BASIS = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
-    With a `run_id` its nodes are there already: the script asks for nothing, and that is its run folder's name.
+    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return None if self.request.command else self.request.workload or MNIST
 
     def hidden(self) -> Plan:
-        """Return the plan without the secret values of the request, to show or to keep."""
+        """Return the plan without the secret values of the request, to print or to store."""
         return structs.replace(self, request=self.request.hidden())
 
     @property
@@ -159,25 +159,25 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def host_variables(self) -> list[str]:
-        """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
+        """Return the variables that differ from host to host and must not be copied, but for those that users set."""
         asked = {*self.request.env, *self.request.pass_env, *self.site.env}
         return [name for name in self.scheduler.host_variables if name not in asked]
 
     @property
     def python(self) -> str:
-        """Return the python that runs the command, so that torchrun is run by the same one."""
+        """Return the python that runs the command, which must run torchrun too."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
 
     @property
     def price(self) -> str:
-        """Say what the job costs at most; nothing where that is not known."""
+        """Return what the job costs at most, or "" if that is not known."""
         if self.cost is None:
             return "free of charge" if self.partition.free else ""
         return f"at most {self.cost}{self._unsure}"
 
     @property
     def explained_price(self) -> str:
-        """Return what the job costs at most, with its formula; nothing where that is not known."""
+        """Return what the job costs at most, with its formula, or "" if that is not known."""
         return f"{self.cost.explained}{self._unsure}" if self.cost else ""
 
     @property
@@ -186,7 +186,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> dict[str, str | int]:
-        """Return what a run folder's run.json says of the plan, by the names of `runs.Run`."""
+        """Return what run.json in a run folder says of the plan, by the names of `runs.Run`."""
         return {
             "site": self.name,
             "scheduler": self.site.scheduler,

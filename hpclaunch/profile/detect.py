@@ -1,4 +1,4 @@
-"""A first site profile from what the machine's own scheduler says, for a person to read and finish."""
+"""A first site profile, from the description that the machine's scheduler gives; the user finishes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def drafted(name: str) -> tuple[str, Machine]:
     """Return the text of a profile for this machine, and what it was made of.
 
-    Raises SchedulerError where no scheduler is here, or none answers, or no profile can be made of the answer.
+    Raises SchedulerError if no scheduler is here, none answers, or no profile can be made of the answer.
     """
     from hpclaunch.profile.draft import write
     from hpclaunch.profile.model import Site

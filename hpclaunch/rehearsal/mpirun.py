@@ -12,9 +12,8 @@ from hpclaunch.rehearsal.processes import MARK
 
 def main() -> int:
     """Run Open MPI's mpirun without the mapping to nodes; return its exit code."""
-    own = str(Path(os.environ[MARK]) / "bin")
-    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != own)
-    real = shutil.which("mpirun", path=path)
+    own = Path(os.environ[MARK]) / "bin"
+    real = shutil.which("mpirun", path=os.environ["PATH"].replace(f"{own}:", ""))
     if real is None:
         print("rehearsal: --launcher mpirun needs Open MPI on this machine: no mpirun on PATH", file=sys.stderr)
         return 127

@@ -61,6 +61,6 @@ def end(find: Callable[[], Collection[int]], seconds: float) -> None:
 
 def restore_signals() -> None:
     """Receive every signal again: a background job of a shell ignores some, and so do its children."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

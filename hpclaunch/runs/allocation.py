@@ -16,7 +16,8 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.schedulers.job import FOLDER, Allocation
+from hpclaunch.schedulers.job import Allocation
+from hpclaunch.schedulers.run_folder import RUNS
 
 
 def find(environment: Mapping[str, str]) -> Allocation:
@@ -67,7 +68,7 @@ def _new_run(job_id: str) -> str:
     """Name a run folder after the job and the number of the launch in it, which no other launch has, on any node."""
     claims = paths.user_state() / "launches"
     names = (f"{job_id}-{number}" for number in count(1))
-    return next(name for name in names if not Path(FOLDER, name).exists() and _claim(claims / name))
+    return next(name for name in names if not Path(RUNS, name).exists() and _claim(claims / name))
 
 
 def _claim(file: Path) -> bool:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.registry import FOLDER, write_whole
+from hpclaunch.paths import write_whole
+from hpclaunch.schedulers import run_folder
 
 # Bash that dies of a signal leaves the program behind for which it waits: a line of setup, say. This waits for its end
 # and ends what is left, after the time that ranks have to save. The names come by stdin, since what has them in its
@@ -34,7 +35,7 @@ def run(script: str, job_id: str, **variables: str) -> NoReturn:
 
     Signals and the exit code are then the script's own. Raises HpclaunchError where the folder cannot be written.
     """
-    path = Path(FOLDER, job_id, "job.sh")
+    path = Path(run_folder.RUNS, job_id, run_folder.SCRIPT)
     try:
         path.parent.mkdir(parents=True)
         write_whole(path, script.encode(errors="surrogateescape"))  # its owner's alone: there may be keys in it

@@ -21,12 +21,12 @@ import msgspec
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.paths import write_whole
+from hpclaunch.schedulers import run_folder
 from hpclaunch.schedulers.job import (
     CANCELLED,
     COMPLETED,
     ENDED,
     FAILED,
-    FOLDER,
     PENDING,
     REQUEUED,
     RUNNING,
@@ -38,7 +38,7 @@ from hpclaunch.schedulers.job import (
 )
 
 __all__ = [
-    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "FOLDER", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
+    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
     "Run", "State", "find", "newest_first", "note_attempts", "read", "record", "register", "write_whole",
 ]  # fmt: skip
 
@@ -85,9 +85,9 @@ def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> 
 
 def _fill(run: Run, script: str, plan: object) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
-    write_whole(run.path / "job.sh", script.encode(errors="surrogateescape"))
-    write_whole(run.path / "run.json", _encode(run))
-    write_whole(run.path / "plan.json", _encode(plan, indent=2))
+    write_whole(run.path / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
+    write_whole(run.path / run_folder.RUN, _encode(run))
+    write_whole(run.path / run_folder.PLAN, _encode(plan, indent=2))
 
 
 def _encode(value: object, indent: int | None = None) -> bytes:
@@ -136,8 +136,8 @@ def find(names: Iterable[str]) -> list[Run]:
 
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
-    for folder in (Path(name), Path(FOLDER, name)):
-        if (run := read(folder / "run.json")) is not None:
+    for folder in (Path(name), Path(run_folder.RUNS, name)):
+        if (run := read(folder / run_folder.RUN)) is not None:
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from hpclaunch.errors import HpclaunchError, SchedulerError, did_you_mean
+from hpclaunch.schedulers import run_folder
 from hpclaunch.schedulers.job import UNKNOWN, Allocation, Job, State
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Scheduler:
 
     def output(self, job: Job) -> Path | None:
         """Return the file of what the job script itself printed, or None if it is not there."""
-        path = job.path / "job.out"
+        path = job.path / run_folder.OUTPUT
         return path if path.is_file() else None
 
     def array_directives(self, indices: str) -> list[str]:

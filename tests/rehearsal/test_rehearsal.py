@@ -14,6 +14,11 @@ import pytest
 from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
 
 import hpclaunch
+from hpclaunch import rehearsal
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.plan import make_plan
+from hpclaunch.job.request import Request
+from hpclaunch.profile import search
 
 CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -108,6 +113,62 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
     assert time.monotonic() - began < 15
     assert len(list(work.glob("saved-*"))) == 4
     assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+@pytest.mark.parametrize(
+    ("site", "code", "words"), [("gadi", 1, "=>> PBS: job killed: walltime exceeded"), ("jean-zay", 143, "TIMEOUT")]
+)
+def test_the_walltime_ends_the_job(site, code, words, work):
+    """Past its walltime a job gets TERM, and the rehearsal says why it ended."""
+    told = "trap 'touch told; exit 5' TERM; while :; do sleep 0.2; done"
+    process = start(
+        "run",
+        "--site",
+        site,
+        "-t",
+        "00:00:04",
+        "--launcher",
+        "tasks",
+        "--tasks-per-node",
+        "1",
+        "--",
+        "bash",
+        "-c",
+        told,
+    )
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, (work / "told").exists()) == (code, True)
+    assert words in stdout + stderr
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+def test_the_jobs_of_an_array_run_one_after_the_other(work):
+    """On PBS each job of an array has its index and its output, and the first that fails gives the exit code."""
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "here.yaml").write_text("extends: pbs\ntitle: The tests' own\n")
+    command = ("bash", "-c", "echo index $PBS_ARRAY_INDEX of $PBS_ARRAY_ID; exit $PBS_ARRAY_INDEX")
+    words = ("--nodes", "1", "--directive", "-J 0-2", "--directive", "-r y", "--job-name", "a", "--launcher", "tasks")
+    process = start("run", "--site", "here", *words, "--", *command)
+    assert "index 2 of " in process.communicate(timeout=60)[0]
+    assert process.returncode == 1
+    assert [path.suffix for path in sorted(work.glob("a.o*"))] == [".0", ".1", ".2"]
+
+
+def test_what_a_task_of_pbs_does_not_get(work):
+    """A command sees what the script exports, in the script's order, though pbsdsh passes none of it on."""
+    folder = rehearse("gadi", "--launcher", "tasks", "--setup", "export MINE=here", "--", "python", "-c", REPORT)
+    for path in sorted(folder.glob("rank-*.log")):
+        report = json.loads(path.read_text())
+        assert (report["MINE"], report["PBS_JOBID"]) == ("here", folder.name)
+        assert report["PWD"] == str(work)
+
+
+def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
+    """A scheduler without a stand-in is named, instead of being rehearsed as another."""
+    monkeypatch.setattr(rehearsal, "SCHEDULERS", {})
+    plan = make_plan(search.load("gadi"), Request(site="gadi", command=["true"]))
+    with pytest.raises(HpclaunchError, match="no rehearsal for scheduler pbs"):
+        rehearsal.rehearse(plan, "")
 
 
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])

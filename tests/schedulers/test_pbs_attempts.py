@@ -82,7 +82,7 @@ def test_what_comes_after_waits_for_the_last_attempt(count):
     submit(*SITE, "--after", first, "--wait", "--", "test", "-e", "done")
     first = submit(*SITE, "--max-attempts", "2", "-t", "00:05:00", "--", "true")
     process = start("submit", *SITE, "--after", first, "--", "true")
-    assert "may go on in further PBS jobs" in process.communicate(timeout=30)[1]
+    assert "may continue in further jobs" in process.communicate(timeout=30)[1]
     assert process.returncode == 1
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import sys
-import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.rehearsal.batch import Output, catch_interrupts, hosts
 from hpclaunch.rehearsal.pbs.demux import Demux
-from hpclaunch.rehearsal.pbs.job import Job, Node
-from hpclaunch.rehearsal.pbs.qsub import FIRST, NO_QSUB, QUEUE, Submission
-from hpclaunch.rehearsal.processes import MARK, in_sessions, kill, marked, send
+from hpclaunch.rehearsal.pbs.job import sessions, set_up, start
+from hpclaunch.rehearsal.pbs.qsub import FIRST, NO_QSUB, QUEUE, SERVER, directives
+from hpclaunch.rehearsal.processes import MARK, end, in_sessions, kill, marked
 from hpclaunch.rehearsal.programs import write_programs
 
 if TYPE_CHECKING:
@@ -37,55 +35,66 @@ def rehearse(plan: Plan, script: str, folder: Path) -> int:
     from hpclaunch.runs.submit import hand_over  # the programs, which import this package, start without it
 
     os.environ |= write_programs(folder, PROGRAMS)
-    (folder / QUEUE).mkdir()
+    (folder / QUEUE).mkdir(parents=True)
     (folder / FIRST).write_text(str(os.getpid()))
     if not plan.site.resubmit:
         (folder / NO_QSUB).touch()
     received = catch_interrupts()
     hand_over(plan, script)
-    codes: dict[int | None, int] = {}  # by index in the array, None for other jobs
-    while not received and (waiting := sorted((folder / QUEUE).glob("[0-9]*"))):
-        job = Submission(**json.loads(waiting[0].read_text()))
+    codes: dict[str, int] = {}  # by index in the array
+    while not received and (waiting := sorted((folder / QUEUE).glob("*.json"))):
+        job = json.loads(waiting[0].read_text())
         waiting[0].unlink()
-        codes[job.index] = _run(plan, job, folder, received)
+        codes[job["variables"].get("PBS_ARRAY_INDEX", "")] = _run(plan, folder, received, **job)
     return 128 + received[0] if received else next(filter(None, codes.values()), 0)
 
 
-def _run(plan: Plan, submitted: Submission, folder: Path, received: list[int]) -> int:
+def _run(plan: Plan, folder: Path, received: list[int], job_id: str, path: str, variables: dict[str, str]) -> int:
     """Run one job; return its exit code, 1 if the walltime ended it."""
-    resources = submitted.options.get("l", "")
+    room, workdir = folder / "run" / job_id, variables["PBS_O_WORKDIR"]
+    options = directives(Path(path).read_text(errors="surrogateescape"))
+    resources = options.get("l", "")
     mpiprocs = re.search(r"mpiprocs=(\d+)", resources)
     lines = int(mpiprocs[1]) if mpiprocs else 1 if "select=" in resources else plan.cpus_per_node
-    totals = {"NCPUS": plan.cpus_per_node * plan.nodes, "NGPUS": plan.gpus_per_node * plan.nodes, "NNODES": plan.nodes}
-    hook = {f"PBS_{name}": str(total) for name, total in totals.items()}  # of sites with totals instead of chunks
-    job = Job(
-        submitted.id,
-        submitted.name,
-        plan.partition_name,
-        submitted.variables | hook | {MARK: str(folder)},
-        [Node(host, plan.cpus_per_node, lines) for host in hosts(plan.nodes)],
-        room=folder / "run" / submitted.id,
-        path=f"{folder / 'bin'}:{Path(sys.executable).parent}",
-    )
-    job.set_up()
-    with Output(*submitted.outputs()) as output:
+    ncpus = dict.fromkeys(hosts(plan.nodes), plan.cpus_per_node)
+    variables |= {
+        MARK: str(folder),
+        "PBS_O_QUEUE": plan.partition_name,
+        "PBS_QUEUE": plan.partition_name,
+        "PBS_JOBID": job_id,
+        "PBS_JOBNAME": options.get("N", "STDIN"),
+        # By the hooks of sites where a request has totals instead of chunks.
+        "PBS_NCPUS": str(plan.cpus_per_node * plan.nodes),
+        "PBS_NGPUS": str(plan.gpus_per_node * plan.nodes),
+        "PBS_NNODES": str(plan.nodes),
+    }
+    environment = set_up(room, variables, [host for host in ncpus for _ in range(lines)], ncpus)
+    with Output(*_outputs(Path(workdir), job_id, options)) as output:
         out, error = output.written[0].fileno(), output.written[-1].fileno()
-        demux = Demux(job.room, out, error)
-        demux.start()
-        in_home = "wd" not in resources.split(",")
-        shell = job.start(Path(submitted.script), job.home if in_home else submitted.workdir, out, error)
-        ended = output.follow(shell, lambda seconds: received or seconds > plan.seconds)
+        demux = Demux(room, out, error)
+
+        def is_over(seconds: float) -> bool:
+            demux.copy()
+            return bool(received) or seconds > plan.seconds
+
+        begin = workdir if "wd" in resources.split(",") else environment["HOME"]
+        shell = start(room, Path(path), environment, begin, out, error)
+        ended = output.follow(shell, is_over)
         if not ended:
             if not received:
-                os.write(
-                    error, f"=>> PBS: job killed: walltime {plan.seconds + 1} exceeded limit {plan.seconds}\n".encode()
-                )
-            send(signal.SIGTERM, in_sessions([shell.pid, *job.tasks(0)]))
-            deadline = time.monotonic() + KILL_DELAY
-            while in_sessions([shell.pid]) and time.monotonic() < deadline:
-                output.show()
-                time.sleep(0.1)
-        kill(lambda: in_sessions([shell.pid, *job.tasks()]) + marked(folder))
-        demux.end()
+                os.write(error, f"=>> PBS: job killed: walltime exceeded limit {plan.seconds}\n".encode())
+            end(lambda: in_sessions([shell.pid, *sessions(room, 0)]), KILL_DELAY)
+        kill(lambda: in_sessions([shell.pid, *sessions(room)]) + marked(folder))
+        demux.close()
         code = shell.wait()
     return 1 if not ended else 128 - code if code < 0 else code
+
+
+def _outputs(folder: Path, job_id: str, options: Mapping[str, str]) -> list[Path]:
+    """Return the paths of the job's output and, unless they are joined, of its errors."""
+    found = []
+    number = job_id.removesuffix(f".{SERVER}").replace("[", ".").rstrip("]")
+    for kind in {"oe": "o", "eo": "e"}.get(options.get("j", ""), "oe"):
+        path = folder / (options.get(kind, "").rpartition(":")[2] or f"{options.get('N', 'STDIN')}.{kind}{number}")
+        found.append(path / f"{job_id}.{'OU' if kind == 'o' else 'ER'}" if path.is_dir() else path)
+    return found

@@ -7,26 +7,25 @@ noticed, what tasks print goes to the job's output rather than to pbsdsh's, and 
 from __future__ import annotations
 
 import getopt
+import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from hpclaunch.rehearsal.pbs.demux import ERROR, OUTPUT
-from hpclaunch.rehearsal.pbs.job import TASK_PATH
+from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, NODEFILE, TASKS
 from hpclaunch.rehearsal.processes import MARK, in_sessions, kill, restore_signals, send
 
 NEEDED = ("PBS_ENVIRONMENT", "PBS_JOBID", "PBS_JOBCOOKIE", "PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT")
-USAGE = """usage: pbsdsh [-c copies][-v][-o] -- program [args...]
-       pbsdsh [-n nodenumber][-v][-o] -- program [args...]"""
-NOT_FOUND = 254
+USAGE = "usage: pbsdsh [-c copies | -n nodenumber] [-o] [-v] -- program [args...]"
 
 
 @dataclass
@@ -45,23 +44,20 @@ def main(is_dead: Callable[[str], bool] = lambda _: False) -> int:
     `is_dead` tells whether a host no longer answers.
     """
     try:
-        given, program = getopt.gnu_getopt(sys.argv[1:], "c:n:vo")
-        options = dict(given)
-        counts = {name: int(options[name]) for name in ("-n", "-c") if name in options}
-    except getopt.GetoptError as error:
-        print(f"pbsdsh: invalid option -- '{error.opt}'\n{USAGE}", file=sys.stderr)
+        given, program = getopt.gnu_getopt(sys.argv[1:], "c:n:ov")
+        options = {name: int(value or 0) for name, value in given}
+    except (getopt.GetoptError, ValueError) as error:
+        print(f"pbsdsh: invalid option -- '{getattr(error, 'opt', error)}'\n{USAGE}", file=sys.stderr)
         return 1
-    except ValueError:
-        counts, program = {}, []
-    if not program or min(counts.values(), default=0) < 0:
+    if not program:
         print(USAGE, file=sys.stderr)
         return 1
     room = Path(os.environ[MARK], "run", os.environ.get("PBS_JOBID", ""))
-    if not all(name in os.environ for name in NEEDED) or not (room / "nodefile").exists():
+    if not all(name in os.environ for name in NEEDED) or not (room / NODEFILE).exists():
         print("pbsdsh: tm_init failed, rc = bad environment (17005)", file=sys.stderr)
         return 1
-    lines = (room / "nodefile").read_text().split()
-    wanted = [counts["-n"]] if "-n" in counts else range(counts.get("-c", len(lines)))
+    lines = (room / NODEFILE).read_text().split()
+    wanted = [options["-n"]] if "-n" in options else range(options.get("-c", len(lines)))
     tasks: list[Task] = []
 
     def relay(number: int, _: object) -> None:
@@ -76,10 +72,8 @@ def main(is_dead: Callable[[str], bool] = lambda _: False) -> int:
     for line in wanted:  # counts from 0, and wraps silently
         host = lines[line % len(lines)]
         tasks.append(_start(room, list(dict.fromkeys(lines)).index(host), host, program, is_dead))
-        if "-v" in options:
-            print(f"pbsdsh: spawned task 0x{tasks[-1].number} on {host}", flush=True)
     if "-o" not in options:
-        _wait(tasks, "-v" in options, is_dead)
+        _wait(tasks, is_dead)
     return 0
 
 
@@ -88,43 +82,38 @@ def _start(room: Path, node: int, host: str, program: list[str], is_dead: Callab
     number, record = _number(room, node)
     if is_dead(host):
         return Task(number, host)
-    variables = json.loads((room / "environments.json").read_text())[node] | {"PBS_TASKNUM": number}
-    path = shutil.which(program[0], path=TASK_PATH)
-    if "/" in program[0]:
-        path = str(Path(variables["HOME"], program[0]))
+    variables = json.loads((room / ENVIRONMENTS).read_text())[node] | {"PBS_TASKNUM": number}
+
+    def become_task() -> None:
+        os.umask(0o077)
+        restore_signals()
+        record.write_text(str(os.getpid()))  # before the program runs, so that the job's end misses none
+
     with (room / OUTPUT).open("wb", 0) as out, (room / ERROR).open("wb", 0) as error:
-        if not path or not os.access(path, os.X_OK) or Path(path).is_dir():
+        try:
+            process = subprocess.Popen(
+                [word.partition("\n")[0] for word in program], env=variables, cwd=variables["HOME"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=error, start_new_session=True,
+                preexec_fn=become_task,  # noqa: PLW1509 (no threads here)
+            )  # fmt: skip
+        except OSError:
             error.write(f"{program[0]}: No such file or directory\n".encode())
-            return Task(number, host, status=NOT_FOUND)
-
-        def become_task() -> None:
-            os.umask(0o077)
-            restore_signals()
-            record.write_text(str(os.getpid()))  # before the program runs, so that the job's end misses none
-
-        words = [word.partition("\n")[0] for word in program]
-        process = subprocess.Popen(
-            words, executable=path, env=variables, cwd=variables["HOME"], stdin=subprocess.DEVNULL, stdout=out,
-            stderr=error, start_new_session=True, preexec_fn=become_task,  # noqa: PLW1509 (no threads here)
-        )  # fmt: skip
+            return Task(number, host, status=254)
     return Task(number, host, process)
 
 
 def _number(room: Path, node: int) -> tuple[str, Path]:
     """Return a task's number, which is no rank, and the file for its session."""
-    count = 1 if node else 2  # the script is task 1 of the first node
-    while True:
+    for count in itertools.count(1 if node else 2):  # the script is task 1 of the first node
         number = f"{(node << 25) + count:08X}"
-        path = room / "tasks" / f"{node}-{number}"
-        try:
+        path = room / TASKS / f"{node}-{number}"
+        with suppress(FileExistsError):
             path.touch(exist_ok=False)
-        except FileExistsError:
-            count += 1
-            continue
-        return number, path
+            break
+    return number, path
 
 
-def _wait(tasks: list[Task], verbose: bool, is_dead: Callable[[str], bool]) -> None:
+def _wait(tasks: list[Task], is_dead: Callable[[str], bool]) -> None:
     """Wait for tasks in the order in which they end, and print the status of those that failed."""
     waiting = list(tasks)
     while waiting:
@@ -134,7 +123,7 @@ def _wait(tasks: list[Task], verbose: bool, is_dead: Callable[[str], bool]) -> N
                 kill(partial(in_sessions, [task.process.pid]))  # what is left of it
             if task.status is not None:
                 waiting.remove(task)
-                if task.status or verbose:
+                if task.status:
                     print(f"pbsdsh: task 0x{task.number} exit status {task.status}", flush=True)
         if waiting:
             time.sleep(0.05)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.schedulers import Scheduler
+from hpclaunch.schedulers import Scheduler, run_folder
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.job import NEVER_RAN, Allocation, Job, directive, leading_number, note_attempts
 from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
@@ -65,7 +65,7 @@ def cancel(jobs: Sequence[Job]) -> None:
         asked |= set(left)  # one may just have submitted its next attempt
     for job in jobs:
         with suppress(OSError):  # else who waits for the run learns of it later
-            (job.path / "cancelled").touch()
+            (job.path / run_folder.CANCELLED).touch()
 
 
 def delete(ids: Sequence[str]) -> None:
@@ -95,13 +95,13 @@ def requeue(environment: Mapping[str, str], folder: Path) -> None:
     if "[" in job_id:
         raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
     attempt = int(environment.get("HPCLAUNCH_ATTEMPT") or 1) + 1
-    mark = folder / f"attempt-{attempt}"
+    mark = folder / run_folder.ATTEMPT.format(attempt)
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
         return  # a second signal
     try:
-        successor = submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)
+        successor = submit_attempt((folder / run_folder.SCRIPT).read_text(), folder, attempt, previous=job_id)
     except SchedulerError:
         mark.unlink()
         raise
@@ -132,7 +132,7 @@ class Pbs(Scheduler):
 
     def output(self, job: Job) -> Path | None:
         """Return the last attempt's NAME.oNUMBER, or .INDEX of it in an array, or the file that the script names."""
-        if named := directive(job, r"PBS\s+-o\s*"):
+        if named := directive(job, r"PBS\s(?:[^#\n]*\s)?-o\s*"):
             path = job.submitted_from / named.rpartition(":")[2]  # HOST:PATH
             path = path / f"{job.id}.OU" if path.is_dir() else path
             if path.is_file():

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from hpclaunch.schedulers import run_folder
 from hpclaunch.schedulers.command import STATE_SECONDS, call
 from hpclaunch.schedulers.job import (
     CANCELLED,
@@ -124,7 +125,7 @@ def _of_run(run: Job, ids: Sequence[str], found: Mapping[str, State]) -> State:
 
 def _goes_on(run: Job, attempt: int) -> bool:
     """Tell whether the attempt that waits has something to do; of those submitted with the first, many have not."""
-    return (run.path / f"attempt-{attempt}").exists()
+    return (run.path / run_folder.ATTEMPT.format(attempt)).exists()
 
 
 def _gone(run: Job, code: int | None) -> State:
@@ -133,7 +134,7 @@ def _gone(run: Job, code: int | None) -> State:
         return State(FAILED if code else COMPLETED, "", code)
     if not run.path.is_dir():
         return State(UNKNOWN)
-    return State(FAILED, "" if (run.path / "failed").exists() else "vanished")
+    return State(FAILED, "" if (run.path / run_folder.FAILED).exists() else "vanished")
 
 
 def _state(job_id: str, job: Any) -> State:

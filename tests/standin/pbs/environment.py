@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
+import pwd
 from collections.abc import Mapping
-from pathlib import Path
 
 from standin.pbs.resources import Chunk
 from standin.pbs.server import Job, Server
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
+
+
+def user() -> str:
+    """Return the name of the user who runs this."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container
+        return str(os.getuid())
 
 
 def everything() -> dict[str, str]:
@@ -21,7 +28,8 @@ def everything() -> dict[str, str]:
 
 def listed(server: Server, queue: str, asked: Mapping[str, str], chunks: list[Chunk]) -> dict[str, str]:
     """Return the Variable_List: where the job was submitted, and what Gadi's hook puts there."""
-    return on_nodes.submission_variables(queue) | {
+    return on_nodes.submission_variables() | {
+        "PBS_O_QUEUE": queue,
         "PBS_NCPUS": str(sum(chunk.ncpus for chunk in chunks)),
         "PBS_NGPUS": str(sum(chunk.ngpus for chunk in chunks)),
         "PBS_NNODES": str(len(chunks)),
@@ -30,17 +38,14 @@ def listed(server: Server, queue: str, asked: Mapping[str, str], chunks: list[Ch
     }
 
 
-def running(server: Server, job: Job) -> on_nodes.Job:
-    """Return the job as it is on its nodes; chunks that share a host are one node."""
-    pairs = list(zip(job.hosts, job.chunks, strict=True)) if job.hosts else []
-    chunks = {host: [chunk for other, chunk in pairs if other == host] for host in job.nodes}
+def set_up(server: Server, job: Job) -> dict[str, str]:
+    """Set up the job on its nodes and return what its script starts with; chunks that share a host are one node."""
+    pairs = list(zip(job.hosts, job.chunks, strict=True))
+    own = {"PBS_JOBID": job.id, "PBS_JOBNAME": str(job.shown["Job_Name"]), "PBS_QUEUE": str(job.shown["queue"])}
     subjob = {"PBS_ARRAY_ID": job.array, "PBS_ARRAY_INDEX": str(job.index)} if job.array else {}
-    return on_nodes.Job(
-        job.id,
-        str(job.shown["Job_Name"]),
-        str(job.shown["queue"]),
-        job.shown["Variable_List"] | subjob,
-        [on_nodes.Node(host, own[0].ncpus, sum(chunk.lines for chunk in own)) for host, own in chunks.items()],
-        room=server.folder / "run" / job.id,
-        path=f"{server.folder / 'bin'}:{Path(sys.executable).parent}",
+    return on_nodes.set_up(
+        server.room(job),
+        job.shown["Variable_List"] | own | subjob,
+        [host for host, chunk in pairs for _ in range(chunk.lines)],
+        {host: chunk.ncpus for host, chunk in reversed(pairs)},
     )

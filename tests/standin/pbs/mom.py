@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from standin.pbs import environment, nodes, output, scheduler, sessions
+from standin.pbs.demux import Demux
 from standin.pbs.resources import clock
 from standin.pbs.server import Job, Server, stamp
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
-from hpclaunch.rehearsal.pbs.demux import Demux
-from hpclaunch.rehearsal.pbs.job import user
 from hpclaunch.rehearsal.processes import in_sessions, restore_signals
 
 
@@ -35,19 +34,19 @@ def main() -> int:
 
 def _run(server: Server, job: Job) -> None:
     nodes.clear(server, replace(job, session=0))
-    here = environment.running(server, job)
-    here.set_up()
+    room = server.room(job)
+    variables = environment.set_up(server, job)
     out, error = output.open_spool(server, job)
-    demux = Demux(here.room, out, error)
+    demux = Demux(room, out, error)
     demux.start()
-    shell = _start(server, job, here, out, error)
+    shell = _start(server, job, variables, out, error)
     with server.locked():
         job = server.save(replace(server.find(job.id) or job, session=shell.pid, begun=time.time()))
     if job.ending:  # deleted while it was starting
         sessions.send(signal.SIGTERM, [shell.pid])
     ending = _watch(server, job, shell, error)
     sessions.kill([shell.pid])
-    sessions.kill(here.tasks())
+    sessions.kill(on_nodes.sessions(room))
     code = shell.wait()
     status = -29 if ending == "walltime" else code if code >= 0 else 256 - code
     if not job.program and not server.script(job).read_bytes().strip():
@@ -56,14 +55,14 @@ def _run(server: Server, job: Job) -> None:
     _finish(server, job, status)
 
 
-def _start(server: Server, job: Job, here: on_nodes.Job, out: int, error: int) -> subprocess.Popen[bytes]:
+def _start(server: Server, job: Job, variables: dict[str, str], out: int, error: int) -> subprocess.Popen[bytes]:
     """Start the script; `qsub -- PROGRAM` needs no shell (seen)."""
-    folder = here.variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else here.home
+    folder = variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else variables["HOME"]
     if not job.program:
-        return here.start(server.script(job), folder, out, error, job.umask)
+        return on_nodes.start(server.room(job), server.script(job), variables, folder, out, error, job.umask)
     return subprocess.Popen(
         job.program,
-        env=here.script_variables(),
+        env=variables,
         cwd=folder,
         umask=job.umask,
         stdin=subprocess.DEVNULL,
@@ -99,7 +98,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         with server.locked():
             if latest := server.find(job.id):
                 server.save(latest.show(resources_used=_used(latest)))
-        orphans = [task for task in environment.running(server, job).tasks() if not sessions.alive(task, "")]
+        orphans = [task for task in on_nodes.sessions(server.room(job)) if not sessions.alive(task, "")]
         sessions.kill(orphans, 1)
 
 
@@ -116,7 +115,7 @@ def end(server: Server, job_id: str, ending: str) -> None:
 
 def first_node(server: Server, job: Job) -> list[int]:
     """Return the job's sessions on its first node."""
-    return [session for session in (job.session, *environment.running(server, job).tasks(0)) if session]
+    return [session for session in (job.session, *on_nodes.sessions(server.room(job), 0)) if session]
 
 
 def _used(job: Job) -> dict[str, object]:
@@ -137,8 +136,8 @@ def _finish(server: Server, job: Job, status: int) -> None:
     output.deliver(server, job)
     time.sleep(server.settings.poll / 10)  # a second, in reality
     how = {
-        "deleted": f"terminated by {user()}",
-        "forced": f"terminated by {user()}",
+        "deleted": f"terminated by {environment.user()}",
+        "forced": f"terminated by {environment.user()}",
         "walltime": "exceeded resource walltime",
     }.get(job.ending, "failed" if status else "finished")
     comment = f"{job.shown.get('comment', '')} and {how}"

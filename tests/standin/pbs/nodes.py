@@ -8,8 +8,10 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from standin.pbs import environment, sessions
+from standin.pbs import sessions
 from standin.pbs.server import Job, Server
+
+from hpclaunch.rehearsal.pbs import job as on_nodes
 
 LAST = 254  # 127.0.0.254: enough nodes for anybody's laptop
 
@@ -49,7 +51,7 @@ def lose(server: Server, host: str) -> None:
                     with suppress(ProcessLookupError):
                         os.kill(job.mom, signal.SIGKILL)
                     sessions.kill([job.session])
-                sessions.kill(environment.running(server, job).tasks(node))
+                sessions.kill(on_nodes.sessions(server.room(job), node))
 
 
 def silent(server: Server, host: str) -> bool:
@@ -59,10 +61,9 @@ def silent(server: Server, host: str) -> bool:
 
 def clear(server: Server, job: Job) -> None:
     """Kill everything of a job on all of its nodes, without a warning, and take its files away."""
-    here = environment.running(server, job)
     sessions.kill([job.session] if job.session else [])
-    sessions.kill(here.tasks())
-    shutil.rmtree(here.room, ignore_errors=True)
+    sessions.kill(on_nodes.sessions(server.room(job)))
+    shutil.rmtree(server.room(job), ignore_errors=True)
 
 
 def stop(server: Server) -> None:

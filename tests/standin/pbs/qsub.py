@@ -15,7 +15,6 @@ from standin.pbs.attributes import IllegalValueError
 from standin.pbs.refusal import Refusal
 from standin.pbs.server import Job, Server, stamp
 
-from hpclaunch.rehearsal.pbs.job import user
 from hpclaunch.rehearsal.processes import MARK
 
 USAGE = """usage: qsub [-e path] [-h] [-j oe|eo|n] [-J X-Y[:Z][%N]] [-k od|oed|ed] [-l resource_list] [-N jobname]
@@ -140,7 +139,7 @@ def _jobs(server: Server, wanted: Asked, name: str, program: list[str]) -> list[
         id="",
         shown={
             "Job_Name": attributes.name(name),
-            "Job_Owner": f"{user()}@{platform.node()}",
+            "Job_Owner": f"{environment.user()}@{platform.node()}",
             "job_state": "H" if held else "Q",
             "queue": queue if held == "u" else f"{queue}-exec",  # routed once it is not held
             "server": settings.server,

@@ -142,6 +142,10 @@ class Server:
         """Return where the MoM's copy of the job's script lies."""
         return self.folder / "mom_priv" / "jobs" / f"{job.array or job.id}.SC"
 
+    def room(self, job: Job) -> Path:
+        """Return the folder of what exists only while the job runs."""
+        return self.folder / "run" / job.id
+
     def _path(self, folder: str, job_id: str) -> Path:
         return self.folder / folder / f"{job_id}.json"
 

@@ -58,11 +58,16 @@ class Failure(NamedTuple):
         return f"{self.who}, exit code {self.code}"
 
 
+def listed(folder: Path, name: str) -> Path:
+    """Return the path of a file after listing the folder, as NFS shows new files only then. Raises OSError."""
+    os.listdir(folder)  # noqa: PTH208
+    return folder / name
+
+
 def read(folder: Path, name: str) -> str | None:
     """Return what is in a file of the run folder, or None if it cannot be read."""
     with suppress(OSError):
-        os.listdir(folder)  # noqa: PTH208 - NFS shows new files only to those who list the folder
-        return (folder / name).read_text(errors="replace")
+        return listed(folder, name).read_text(errors="replace")
     return None
 
 
@@ -78,6 +83,11 @@ def failure(folder: Path) -> Failure | None:
 def holds(folder: Path, path: Path) -> bool:
     """Tell whether `path` is a file of the run folder, and not a link out of it."""
     return path.is_file() and path.resolve().is_relative_to(folder.resolve())
+
+
+def log(folder: Path, name: str, number: int) -> Path:
+    """Return the log of one kind and number, which need not be there yet."""
+    return logs(folder, name, number).get(number, folder / name.format(number))
 
 
 def logs(folder: Path, name: str, number: int | None = None) -> dict[int, Path]:
