@@ -184,7 +184,7 @@ class Site(Record, frozen=True, kw_only=True):
     resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
     account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None
-    account_variable: Annotated[Word | None, about("The variable that holds it in a job.")] = None
+    account_variable: Annotated[Word | None, about("The variable that holds the account in a job.")] = None
     allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
     waiting: Annotated[list[Line], about("Why jobs wait here, in words.")] = []

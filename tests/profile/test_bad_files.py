@@ -139,5 +139,5 @@ def test_a_stranger_in_the_registry_is_named_and_left_aside(work, tmp_path, monk
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0
     assert job in done.stdout
-    assert done.stderr.count(": no run's file, left aside\n") == 8
+    assert done.stderr.count(": not a run's file, skipped\n") == 8
     assert "\x1b" not in done.stderr
