@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hpclaunch.job.basis import Basis
 from hpclaunch.job.request import Request
-from hpclaunch.job.sizes import Basis
 from hpclaunch.profile.model import Site
 
 
