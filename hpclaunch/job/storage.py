@@ -51,39 +51,29 @@ def file_systems(
     `modules` and `datasets` say whether the job uses those of the site.
     """
     found: dict[str, Basis] = {}
-    behind = {path: named_by(site, None, [target]) for path, target in request.machine.links.items()}
+    links = {name: link for link in request.machine.links.items() for name in named_by(site, None, [link[1]])}
     unused = [] if modules else named_by(site, None, site.module_paths)
-    own = [name for name in site.storage if name not in unused]
-    for key, names in (("site.storage", own), ("request.storage", request.storage)):
-        for entry in names:
-            name = as_named(site, entry)
-            links = (path for path, others in behind.items() if name in others)
-            basis = Basis((f"{key}:{entry}",)) if (path := next(links, None)) is None else _linked(request, name, path)
-            found.setdefault(name, basis)
-    if not site.storage_roots:
-        return found
-    public = request.hidden().env
-    for key, value in (
-        ("site.module_paths", site.module_paths if modules else []),
-        ("site.setup", site.setup),
-        ("site.env", site.env),
-        ("site.datasets", site.datasets if datasets else {}),
-        ("request.command", command),
-        ("request.setup", request.setup),
-        ("request.env", request.env),
-        ("request.venv", [request.venv] if request.venv else []),
-        ("request.machine", request.machine.links),
-    ):
-        for item, text in value.items() if isinstance(value, dict) else zip(value, value, strict=True):
-            secret = key == "request.env" and public[item] != text
-            whole = key in ("request.command", "request.venv")
+    requested = [("site.storage", name) for name in site.storage if name not in unused]
+    for key, entry in requested + [("request.storage", name) for name in request.storage]:
+        name, basis = as_named(site, entry), Basis((f"{key}:{entry}",))
+        if name in links:
+            start, target = links[name]
+            basis = Basis((), f"{name}, for {'the working folder' if start == '.' else start}, which leads to {target}")
+        found.setdefault(name, basis)
+    public = request.hidden().env.values()
+    paths: dict[str, Iterable[str] | dict[str, str]] = {
+        "site.module_paths": site.module_paths if modules else (),
+        "site.setup": site.setup,
+        "site.env": site.env,
+        "site.datasets": site.datasets if datasets else (),
+        "request.command": command,
+        "request.setup": request.setup,
+        "request.env": request.env,
+        "request.venv": [request.venv] if request.venv else (),
+    }
+    for key, texts in paths.items() if site.storage_roots else ():
+        for item, text in texts.items() if isinstance(texts, dict) else zip(texts, texts, strict=True):
+            words = f", for {text}" if key != "request.env" or text in public else ""
             for name in named_by(site, request.account or site.account, [text]):
-                words = "" if secret else f"{name}, for {text}"
-                basis = Basis((key if whole else f"{key}:{item}",), words)
-                found.setdefault(name, _linked(request, name, item) if key == "request.machine" else basis)
+                found.setdefault(name, Basis((f"{key}:{item}",), words and name + words))
     return found
-
-
-def _linked(request: Request, name: str, path: str) -> Basis:
-    start = "the working folder" if path == "." else path
-    return Basis((), f"{name}, for {start}, which leads to {request.machine.links[path]}")

@@ -55,7 +55,7 @@ class Run(Job, frozen=True, kw_only=True):
 
 
 def register(run: Run) -> None:
-    """Add `run` to the registry as the newest, whatever clock the others were dated by.
+    """Add `run` to the registry as the newest, even if the clock was ahead before.
 
     Raises OSError if the state folder cannot be written.
     """
@@ -67,7 +67,7 @@ def register(run: Run) -> None:
 
 
 def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> None:
-    """Fill the run folder and register a run that is submitted; a file that cannot be written is a warning."""
+    """Fill the run folder of a submitted run and register it; a file that cannot be written is a warning."""
     steps: tuple[Callable[[], None], ...] = (
         lambda: _fill(run, script, plan),
         lambda: note_attempts(run.path, further),
@@ -97,10 +97,10 @@ def _encode(value: object, indent: int | None = None) -> bytes:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; other files are named on stderr and skipped."""
+    """Return the registered runs, the newest first; a file that is not a run's is named on stderr and skipped."""
     found = {path: read(path) for path in _files()}
     for path in (path for path, run in found.items() if run is None):
-        sys.stderr.write(f"hpclaunch: {quote(str(path))}: not the file of a run; skipped\n")
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))
 
 
@@ -114,9 +114,9 @@ def _number(path: Path) -> int:
 
 
 def find(names: Iterable[str]) -> list[Run]:
-    """Return the runs of these ids or run folders, or the newest run if none is named.
+    """Return the runs of these ids or run folders, the newest run if none is named.
 
-    An id may be shortened to what stands before its first dot. Raises HpclaunchError for an unknown one.
+    An id may be shortened to the part before its first dot. Raises HpclaunchError for an unknown one.
     """
     known = newest_first()
     names = list(names)
@@ -129,7 +129,7 @@ def find(names: Iterable[str]) -> list[Run]:
         run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
         run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
         if run is None:
-            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, and a run folder's path will do too")
+            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
     return found
 
@@ -143,7 +143,7 @@ def _moved(name: str) -> Run | None:
 
 
 def read(path: Path) -> Run | None:
-    """Return the run of a registry's file or a run.json, or None if it is none."""
+    """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
         text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))

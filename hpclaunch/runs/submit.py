@@ -1,4 +1,4 @@
-"""Submit a plan's script and record the run; name the option to look at if the scheduler refuses."""
+"""Submit a plan's job script, and name the option to look at if the scheduler refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for the end of runs, with few questions to the scheduler.
+"""Find out when runs have ended, with few questions to the scheduler.
 
 Signs of an end are the exit code in the run folder, and the job's output, which PBS delivers at its end.
 """
@@ -16,18 +16,18 @@ from hpclaunch.runs.logs import delivered
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
 
-# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
-# ended may be one attempt of several.
+# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
+# one attempt of several may have ended.
 ASK_AFTER_END = (1.5, 15, 60)
 SOON_SECONDS = 10  # between two questions if a run was cancelled, which leaves no exit code, or is not known
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
-NOT_KNOWN = 2  # answers in a row that know nothing of a run
+NOT_KNOWN = 2  # answers in a row that do not know a run
 
 
 @dataclass
 class _End:
-    """A sign of a run's end: when it was written and seen, and how often the scheduler was asked since."""
+    """A sign of a run's end: which one, when it was seen, and how often the scheduler was asked since."""
 
     written: int
     seen: float
@@ -39,7 +39,7 @@ class _End:
 
 
 class Watch:
-    """Runs whose end is awaited; the scheduler is asked at their `poll`.
+    """Runs that are watched until they have ended; the scheduler is asked at their `poll`.
 
     A run that its scheduler does not know is over as well; its state stays UNKNOWN.
     """
@@ -65,14 +65,14 @@ class Watch:
             self._new.add(key)
 
     def over(self, run: Run) -> bool:
-        """Tell whether nothing more will be known of `run`."""
+        """Whether `run` is not watched any more."""
         key = (run.site, run.id)
         return key in self.states and key not in self._open
 
     def look(self, force: bool = False) -> bool:
-        """Look into the run folders, ask the schedulers that are due; return whether all runs are over.
+        """Look into the run folders, ask the schedulers if it is time to; return whether all runs are over.
 
-        Raises SchedulerError if a scheduler does not answer the first question, or several in a row.
+        Raises SchedulerError if a scheduler does not answer, at first or several times in a row.
         """
         now = time.monotonic()
         if not force and not self._new and now - self._looked < LOOK_SECONDS:

@@ -41,6 +41,8 @@ _QUOTES = re.compile(
     r"""\\.|\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|(?<![^\s;&|()])\#[^\n]*|[^\\'"#$]+|[$\#\\]|(?P<open>['"])""",
     re.DOTALL,
 )
+# tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
+_JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
 _HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([A-Za-z_][\w.-]*)\2")
 
 
@@ -174,7 +176,8 @@ class _Reader:
     """One pass over a text that begins at `line`, and over the texts for other shells in it."""
 
     def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
-        self.source, self.line, self.depth = text.encode(errors="replace"), line, depth
+        self.source = _JOINED.sub(r"${\1}", text).encode(errors="replace")
+        self.line, self.depth = line, depth
         self.root = _parser().parse(self.source).root_node
         self.commands: list[Command] = []
         self.leaves: list[tuple[str, int]] = []

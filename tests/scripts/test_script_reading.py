@@ -261,6 +261,7 @@ def test_what_the_reader_does_not_know_is_no_error(text):
         ("$x", "$x", "x"),
         ('"${x%.*}/ $y"', "${x%.*}/ $y", "x y"),
         ("`ls`", "`ls`", "$("),
+        ("$x/$y/z", "$x/${y}/z", "x y"),
         ("*.py", "*.py", "*"),
         ("~/x", "~/x", "~"),
         ("{a,b}", "{a,b}", "*"),

@@ -39,7 +39,7 @@ class Task:
 
 
 def main(is_dead: Callable[[str], bool] = lambda _: False) -> int:
-    """Start the program where asked and wait for it; return pbsdsh's own exit code.
+    """Start the program on the nodes and wait for it; return pbsdsh's own exit code.
 
     `is_dead` tells whether a host no longer answers.
     """

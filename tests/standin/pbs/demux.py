@@ -1,4 +1,4 @@
-"""pbs_demux in the background: copies what tasks print, 1 MB a second."""
+"""pbs_demux in the background: copies what tasks print, 0.3 MB a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Demux(threading.Thread):
 
     def run(self) -> None:
         """Copy a piece now and then."""
-        while not self.over.wait(0.06):
+        while not self.over.wait(0.2):
             self.pipes.copy()
 
     def end(self) -> None:

@@ -90,7 +90,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         time.sleep(max(0.0, poll - time.monotonic()))
         now = server.find(job.id) or job
         used = int(time.time() - job.begun)
-        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.told >= settings.kill_delay):
+        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.warned >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
             os.write(error, f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
@@ -103,12 +103,12 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
 
 
 def end(server: Server, job_id: str, ending: str) -> None:
-    """Send SIGTERM to the job on its first node, and to none of the others (OpenPBS 23.06, seen)."""
+    """Send SIGTERM to the job on its first node only (OpenPBS 23.06, seen)."""
     with server.locked():
         job = server.find(job_id)
         if not job or job.state != "R":
             return
-        job = server.save(replace(job, ending=ending, told=job.told or time.time()))
+        job = server.save(replace(job, ending=ending, warned=job.warned or time.time()))
     number = signal.SIGKILL if ending == "forced" else signal.SIGTERM
     sessions.send(number, first_node(server, job))
 

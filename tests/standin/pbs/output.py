@@ -1,4 +1,4 @@
-"""Where a job's output is: in the spool while it runs, in its files after the end, else in `undelivered`."""
+"""The output of a job: in the spool while it runs, in its files after the end, else in `undelivered`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_spool(server: Server, job: Job) -> tuple[int, int]:
 
 
 def deliver(server: Server, job: Job) -> None:
-    """Put the output where it was asked for, mode 0600.
+    """Move the output to its path, mode 0600.
 
     Where the folder is missing the job stays in E while PBS tries again, 30 s in reality (OpenPBS 23.06, seen).
     """
