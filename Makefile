@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Two or more at a time; ARGS='-n 0 -x tests/job' for one process and one folder.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2)
 
 .PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 
@@ -19,7 +19,7 @@ demo: $(READY) ## train the bundled MNIST network on two emulated nodes, two ran
 	$(BIN)/hpclaunch run --nodes 2 --tasks-per-node 2
 
 check: lint ## lint, and the tests that take no time: the inner loop
-	$(PYTEST) -q -m 'not (slow or slurm or train)' $(ARGS)
+	$(PYTEST) -q -m 'not (slow or slurm or train)' --ignore tests/workloads $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) -m 'not slow' $(ARGS)

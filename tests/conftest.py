@@ -48,7 +48,7 @@ def frozen(kind: str) -> Path:
 
 paths.shipped = frozen
 FOREIGN = re.compile(
-    r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
+    r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(COLUMNS|LINES|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
 )
 
 
@@ -90,11 +90,43 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of a real Slurm carry its mark; the cluster is one for the machine, so one process runs them all."""
+    """Tests of a real Slurm carry its mark; those in workloads/ import torch."""
     for item in items:
         if "slurm_cluster" in item.fixturenames:
+            assert scope_of(item.nodeid) == CLUSTER_SCOPE, f"{item.nodeid}: let it or its file begin with test_slurm"
             item.add_marker(pytest.mark.slurm)
-            item.add_marker(pytest.mark.xdist_group("slurm"))
+        if "workloads" in item.path.parts:
+            item.add_marker(pytest.mark.train)
+
+
+CLUSTER_SCOPE = "slurm"
+
+
+def scope_of(nodeid: str) -> str:
+    """Return what one process of several runs together, by a test's name, which is all that the scheduler knows.
+
+    The cluster is one for the machine; a file with fixtures of its own makes them once; other tests go where time is.
+    """
+    if "test_slurm" in nodeid:
+        return CLUSTER_SCOPE
+    return nodeid.partition("::")[0] if re.search("test_mnist|test_packaging", nodeid) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Deal tests out by `scope_of`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return Scheduling(config, log)
+
+
+def slow(*values: object):
+    """Return values of a parametrized test that only `make test-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +144,10 @@ def clean(monkeypatch, tmp_path, request):
     monkeypatch.chdir(tmp_path / "work")
     if request.node.get_closest_marker("shipped"):
         monkeypatch.setattr(paths, "shipped", really_shipped)
+    yield
+    while started:
+        with started.pop() as process:  # which closes its pipes
+            process.kill()
 
 
 @pytest.fixture
@@ -133,11 +169,15 @@ def cli():
     return call
 
 
+started: list[subprocess.Popen[str]] = []
+
+
 def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own."""
+    """Start the real command line as a process of its own, which does not outlive the test."""
     command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **(pipes | options))
+    started.append(subprocess.Popen(command, **(pipes | options)))
+    return started[-1]
 
 
 def call(*words: object, code: int = 0, seconds: float = 60) -> str:

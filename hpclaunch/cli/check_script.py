@@ -16,6 +16,7 @@ from hpclaunch.scripts.choose import guess
 from hpclaunch.scripts.directives import PREFIX, scheduler_of
 from hpclaunch.scripts.examine import Report, examine, split_lines
 from hpclaunch.scripts.remark import Remark, load
+from hpclaunch.scripts.shell import INSTALL, can_read
 from hpclaunch.scripts.tables import words
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
@@ -37,6 +38,8 @@ def check_script(path: Path, host: str | None, site_name: str | None, typed: dic
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
+    if not can_read():
+        click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
     report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), follow_links)
     if as_json:
         click.echo(_json(path, report))

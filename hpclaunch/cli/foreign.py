@@ -37,5 +37,9 @@ def rendered_from(plan: Plan) -> tuple[str, list[Path]]:
     from hpclaunch.job.render import Cache, fill, noted
 
     script, templates = fill(plan, Cache(paths.user_cache()))
+    if templates:
+        from hpclaunch.scripts.readback import check
+
+        check(plan, script, templates)
     announce(map(paths.shown, templates))
     return noted(script, plan, templates), templates

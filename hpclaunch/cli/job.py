@@ -99,7 +99,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     plan = make_plan(profile, request)
     script = rendered(plan)
     summarize(plan, quiet)
-    if profile.site.scheduler == "local":
+    if plan.scheduler.here:
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
     from hpclaunch.rehearsal import rehearse

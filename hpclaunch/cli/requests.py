@@ -17,6 +17,7 @@ from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.profile import search
 from hpclaunch.profile.yamlfile import Document, convert
+from hpclaunch.schedulers import scheduler
 
 # What belongs to a cluster: on this machine, and for another site, it counts only when typed.
 _OF_A_SITE = (
@@ -58,7 +59,7 @@ def planned_request(
         values["site"] = "local"
     values["site"] = values["site"] or site_of_this_host()
     profile = load_site(values["site"])
-    if profile.site.scheduler == "local":
+    if scheduler(profile.site.scheduler).here:
         values |= {name: None for name in _OF_A_SITE if not _typed(ctx, name)}
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
     return look_up_program(profile.site, request, starts), profile

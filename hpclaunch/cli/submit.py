@@ -17,6 +17,7 @@ from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.runs import registry
+from hpclaunch.schedulers import scheduler
 
 
 @click.command("submit", context_settings=CONTEXT)
@@ -121,10 +122,10 @@ def _warn_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
 
 def _last_attempt(run: registry.Run) -> str:
     """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet."""
-    if run.scheduler == "pbs" and run.max_attempts > 1:
+    if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
         if len(run.further_ids) < run.max_attempts - 1:
             raise HpclaunchError(
-                f"--after {run.id}: that run may continue in further PBS jobs, whose ids are not known yet",
+                f"--after {run.id}: that run may continue in further jobs, whose ids are not known yet",
                 f"use: hpclaunch wait {run.id} && hpclaunch submit ...",
             )
         return run.further_ids[-1]

@@ -139,8 +139,8 @@ def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     assert patient.plan is not None  # noqa: S101
     words = patient.request.command[1:]  # the first is the program
     own = {word: word.partition("=")[2] if word.startswith("-") else word for word in words}
-    asked = {word: path for word, path in own.items() if path.startswith(("/", "~")) or path.endswith(".py")}
-    for name, text in {**patient.profile.site.datasets, **asked}.items():
+    given = {word: path for word, path in own.items() if path.startswith(("/", "~")) or path.endswith(".py")}
+    for name, text in {**patient.profile.site.datasets, **given}.items():
         path = _expand(text, variables)
         if path.exists():
             yield ok("data", f"{path} is there")

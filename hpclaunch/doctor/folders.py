@@ -16,13 +16,13 @@ from msgspec import Struct
 from hpclaunch import paths
 from hpclaunch.doctor import ASK_SECONDS, Patient, Result, Verdict, ok, problem, warning
 from hpclaunch.schedulers import scheduler
-from hpclaunch.schedulers.job import FOLDER
 from hpclaunch.schedulers.machine import user
+from hpclaunch.schedulers.run_folder import RUNS
 
 # https://man7.org/linux/man-pages/man5/filesystems.5.html and what clusters add
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "wekafs", "afs", "pvfs2", "9p"}
 IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}
-NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/jobfs")  # noqa: S108 - where not to be
+NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/jobfs")  # noqa: S108 - not seen by other nodes
 LEAST_GB, FEW_GB = 1, 10
 LEAST_FILES, FEW_FILES = 1_000, 10_000
 NEARLY_FULL = 0.95
@@ -30,7 +30,7 @@ CLOCK_SECONDS = 2.0
 
 
 class Mount(Struct, frozen=True):
-    """A file system: what is mounted, where, of which type."""
+    """A file system: its device, mount point and type."""
 
     device: str
     point: str
@@ -52,7 +52,7 @@ def mount_of(path: Path, table: str | None = None) -> Mount | None:
 
 def writable(patient: Patient) -> Iterator[Result]:
     """Write a file where the run folder will be; by its time, compare the clocks."""
-    folder = next(folder for folder in (patient.folder / FOLDER, patient.folder) if folder.is_dir())
+    folder = next(folder for folder in (patient.folder / RUNS, patient.folder) if folder.is_dir())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".hpclaunch-doctor-") as file:
             now = time.time()
@@ -86,7 +86,7 @@ def shared(patient: Patient) -> Iterator[Result]:
     remedy = "submit from a folder on the site's shared file system, such as its scratch or work space"
     in_local = [place for place in NODE_LOCAL if Path(place) == folder or Path(place) in folder.parents]
     if in_local or mount.kind in IN_MEMORY:
-        found = f"{where}: that is this host's own, compute nodes see another"
+        found = f"{where}: only this host sees it, compute nodes have their own"
         yield problem("shared", found, remedy)
     elif mount.kind in NETWORK or mount.kind.startswith("fuse."):
         yield ok("shared", where)
@@ -111,7 +111,7 @@ def room(patient: Patient) -> Iterator[Result]:
 
 
 def quota(patient: Patient) -> Iterator[Result]:
-    """Ask for this person's quota on the run folder's file system, where a standard command tells it."""
+    """Ask for the user's quota on the run folder's file system, if a standard command knows it."""
     mount = mount_of(patient.folder.resolve())
     if mount is None:
         return

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from hpclaunch.errors import RequestError
-from hpclaunch.executors import plan_of
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -28,7 +27,7 @@ def names() -> set[str]:
 def changed(plan: Plan, given: dict[str, Any]) -> Plan:
     """Return the plan with these parameters in place of its own; None is the site's default.
 
-    Raises HpclaunchError where the site would refuse it, or has another scheduler.
+    Raises HpclaunchError if the site would refuse it, or has another scheduler.
     """
     options = {_ALIASES.get(name, name): value for name, value in given.items()}
     if (minutes := options.pop("timeout_min", None)) is not None:
@@ -42,3 +41,14 @@ def changed(plan: Plan, given: dict[str, Any]) -> Plan:
             f"use hpclaunch.executor({new.name!r})"
         )
     return new
+
+
+def plan_of(options: dict[str, Any]) -> Plan:
+    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
+    from hpclaunch.job.consider import make_plan
+    from hpclaunch.job.machine import follow_links
+    from hpclaunch.job.request import make_request
+    from hpclaunch.profile.search import load
+
+    profile = load(options["site"])
+    return make_plan(profile, follow_links(profile.site, make_request({"launcher": "tasks", **options})))

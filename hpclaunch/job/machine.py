@@ -15,6 +15,7 @@ from hpclaunch import paths
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
+from hpclaunch.schedulers import scheduler
 
 # The options before a script that take a value; any other is a flag.
 _TAKE_VALUES = {"python": r"-[A-Za-z]*[WX]|--check-hash-based-pycs", "bash": r"[-+][A-Za-z]*[oO]|--(?:rc|init-)file"}
@@ -37,12 +38,12 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     """Return the request with its links, and with the file systems that they lead to added to its storage.
 
     The provenance line thus makes the same script on another machine. No path is looked up if the site needs none.
-    If the job runs `here`, as at the site `local`, the request also gets the number of this machine's cores.
+    If the job runs `here`, as with the scheduler `local`, the request also gets the number of this machine's cores.
     """
-    if here or site.scheduler == "local":
+    if here or scheduler(site.scheduler).here:
         cores = len(os.sched_getaffinity(0))
         request = structs.replace(request, machine=structs.replace(request.machine, cores=cores))
-    if site.scheduler == "local" or not (site.storage_roots or site.home_gb):
+    if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
     links = dict(_links(site, request))
     requested = site.storage + [as_named(site, name) for name in request.storage]
@@ -59,13 +60,14 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     if not request.command:
         return request
     file = _file(request.command)
-    problem = _program_problem(request, site.scheduler == "local")
+    kind = scheduler(site.scheduler)
+    problem = _program_problem(request, kind.here)
     if not problem and file and not _exists(file):
         problem = f"there is no file {file}{_nearest(file)}"
     words = [*request.setup, *request.env, *request.directive, *request.command]
     moves = _MOVES.search(" ".join(words)) or not all(map(_KEEPS.fullmatch, request.setup))
-    visible = site.scheduler == "local" or not file.startswith("/")
-    requeues = site.scheduler == "slurm" and (request.launcher or site.launcher) == "tasks"
+    visible = kind.here or not file.startswith("/")
+    requeues = kind.lightning_requeues and (request.launcher or site.launcher) == "tasks"
     machine = structs.replace(
         request.machine,
         program_problem=problem,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import sys
 from pathlib import PurePath
 
 from msgspec import Struct, structs
@@ -12,18 +10,33 @@ from msgspec import Struct, structs
 from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost, job_cost
-from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.request import Request
-from hpclaunch.job.storage import of_job
-from hpclaunch.paths import WORKLOADS
+from hpclaunch.job.sizes import MNIST, Basis, Sizes
+from hpclaunch.job.storage import file_systems
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import Scheduler, scheduler
 
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
-_MNIST = "mnist"  # what runs where nothing is asked for
-# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
-HIDES_SLURM = {"bash", "interactive"}
+# What belongs to the whole job: the value of each node, and its unit.
+_TOTALS = {
+    "world_size": ("tasks_per_node", "task"),
+    "cpus": ("cpus_per_node", "cpu"),
+    "gpus": ("gpus_per_node", "GPU"),
+    "mem_gb": ("mem_gb_per_node", "GB"),
+    "jobfs_gb": ("jobfs_gb_per_node", "GB"),
+    "starts": ("starts_per_node", "start"),
+}
+# Properties that have the basis of another value.
+_SAME_BASIS = {
+    "seconds": "walltime",
+    "starts_per_node": "tasks_per_node",
+    "cpus_per_start": "cpus_per_task",
+    "workload": "command",
+    "python": "command",
+    "summary": "cost",
+    "price": "cost",
+}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -60,6 +73,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
+    basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
 
     @property
     def scheduler(self) -> Scheduler:
@@ -68,13 +82,33 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """Count the ranks of the job."""
+        """Return the number of ranks of the job."""
         return self.nodes * self.tasks_per_node
 
     @property
+    def cpus(self) -> int:
+        """Return the number of cores of the job."""
+        return self.nodes * self.cpus_per_node
+
+    @property
+    def gpus(self) -> int:
+        """Return the number of GPUs of the job."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def mem_gb(self) -> int | None:
+        """Return the memory that the job asks for, or None if it asks for none."""
+        return self.mem_gb_per_node and self.nodes * self.mem_gb_per_node
+
+    @property
+    def jobfs_gb(self) -> int | None:
+        """Return the node-local disk that the job asks for, or None if it asks for none."""
+        return self.jobfs_gb_per_node and self.nodes * self.jobfs_gb_per_node
+
+    @property
     def workload(self) -> str | None:
-        """Name the bundled workload that the command runs, None where the command is the person's own."""
-        return None if self.request.command else self.request.workload or _MNIST
+        """Return the bundled workload that the command runs, or None if the user gave a command."""
+        return None if self.request.command else self.request.workload or MNIST
 
     def hidden(self) -> Plan:
         """Return the plan without the secret values of the request, to show or to keep."""
@@ -87,13 +121,41 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def starts_per_node(self) -> int:
-        """Count what the scheduler starts on a node: each rank, or one launcher that starts the ranks."""
+        """Return how many processes the scheduler starts on a node: each rank, or one launcher that starts them."""
         return 1 if self.launcher in ONE_PER_NODE else self.tasks_per_node
 
     @property
     def cpus_per_start(self) -> int:
-        """Count the cores of what the scheduler starts."""
+        """Return the cores of each process that the scheduler starts."""
         return self.cpus_per_task * self.tasks_per_node // self.starts_per_node
+
+    @property
+    def starts(self) -> int:
+        """Return how many processes the scheduler starts for the job."""
+        return self.nodes * self.starts_per_node
+
+    @property
+    def warn_after(self) -> int:
+        """Return how many seconds after its start the job is warned of its end."""
+        return self.seconds - self.warn_seconds
+
+    def basis_of(self, name: str) -> Basis:
+        """Return what a value or a property was made from; an empty basis for one that is always the same."""
+        value = getattr(self, name, None)
+        if name in _TOTALS:
+            each, unit = _TOTALS[name]
+            number = getattr(self, each)
+            amount = f"{number} {unit}" if unit == "GB" else counted(number or 0, unit)
+            return Basis(("plan.nodes", f"plan.{each}"), f"{counted(self.nodes, 'node')} x {amount} a node = {value}")
+        if name == "starts_per_node" and value != self.tasks_per_node:
+            return Basis(("plan.launcher",), f"one, as {self.launcher} starts the ranks of a node itself = 1")
+        if name == "cpus_per_start" and value != self.cpus_per_task:
+            words = f"{counted(self.tasks_per_node, 'task')} x {counted(self.cpus_per_task, 'cpu')} = {value}"
+            return Basis(("plan.tasks_per_node", "plan.cpus_per_task", "plan.launcher"), words)
+        if name == "warn_after":
+            words = f"{self.seconds} s - {self.warn_seconds} s = {value}"
+            return Basis(("plan.walltime", "plan.warn_seconds"), words)
+        return self.basis.get(_SAME_BASIS.get(name, name), Basis())
 
     @property
     def host_variables(self) -> list[str]:
@@ -144,11 +206,11 @@ class Plan(Struct, frozen=True, kw_only=True):
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
         if not self.scheduler.here:
-            parts.append(f"{self.nodes * self.cpus_per_node} cpus")
+            parts.append(f"{self.cpus} cpus")
         if self.gpus_per_node:
-            parts.append(f"{self.nodes * self.gpus_per_node} GPUs")
-        if self.mem_gb_per_node:
-            parts.append(f"{self.nodes * self.mem_gb_per_node} GB")
+            parts.append(f"{self.gpus} GPUs")
+        if self.mem_gb:
+            parts.append(f"{self.mem_gb} GB")
         if not self.scheduler.here and not self.run_id:
             attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
             parts.append(f"walltime {attempts}{self.walltime}")
@@ -162,42 +224,49 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     site = profile.site
     wanted = request.partition or site.default_partition
     partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
-    seconds = walltime.parse(request.walltime or site.default_walltime)
-    max_attempts = request.max_attempts or site.max_attempts
-
-    nodes = request.nodes or 1
-    gpus = _gpus_per_node(partition, request, nodes)
-    tasks = request.tasks_per_node or gpus or 1
-    offered = _offered_cpus(partition, nodes, gpus)
-    cpus_per_task = request.cpus_per_task or max(offered // tasks, 1)
-    whole = partition.cores_per_node if nodes > 1 and site.multi_node != "shared" else None
-    if request.cpus_per_task and not (whole or (partition.cpus_per_gpu_exact and gpus)):
-        cpus = tasks * cpus_per_task
-    else:
-        cpus = whole or max(offered, tasks)
-    share = min(cpus / partition.cores_per_node, 1) if partition.cores_per_node else 1
-    mem = request.mem_gb or (
-        _part(share, partition.default_mem_gb_per_node or partition.mem_gb_per_node) if site.ask_memory else None
-    )
-    jobfs = (
-        request.jobfs_gb or _part(share, partition.default_jobfs_gb_per_node or partition.jobfs_gb_per_node)
-        if site.ask_jobfs
-        else None
-    )
-    exclusive = site.multi_node == "exclusive" and nodes > 1
+    sizes = Sizes(site, request, partition)
+    nodes, gpus, tasks, cpus_per_task, cpus = sizes.counts()
+    mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
+    jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
+    seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
+    max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
     bare = request.module == NO_MODULES
-    program = str(WORKLOADS[request.workload or _MNIST])
-    command = request.command or [sys.executable if scheduler(site.scheduler).here else "python", program]
+    command = sizes.command()
+    datasets = not request.command and request.workload in (None, MNIST)
+    storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
+    exclusive = site.multi_node == "exclusive" and nodes > 1
+    cost = job_cost(
+        partition,
+        nodes=nodes,
+        gpus_per_node=partition.gpus_per_node if exclusive else gpus,
+        cpus_per_node=cpus,
+        mem_gb=nodes * (mem or 0),
+        seconds=seconds,
+        attempts=max_attempts,
+    )
+    sizes.given("template", "request.template", "site.template", "site.scheduler")
+    alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
+    sizes.basis |= {
+        "name": Basis(("request.site",)),
+        "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
+        "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
+        "directives": Basis(("site.directives", "request.directive")),
+        "cost": Basis(("partition.charge",), cost.explained if cost else ""),
+        **{f"storage:{name}": basis for name, basis in storage.items()},
+    }
     return Plan(
         name=profile.name,
         site=site,
         request=request,
         partition_name=partition_name,
         partition=partition,
-        job_name=request.job_name or name_of(command),
-        account=request.account or site.account,
-        qos=_choose_qos(partition, request.qos, seconds, nodes * gpus, nodes * cpus),
-        launcher=request.launcher or site.launcher,
+        job_name=sizes.given("job_name", "request.job_name")
+        or sizes.made(
+            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
+        ),
+        account=sizes.given("account", "request.account", "site.account"),
+        qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
+        launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
         nodes=nodes,
         tasks_per_node=tasks,
         gpus_per_node=gpus,
@@ -207,68 +276,20 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
         modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
-        storage=of_job(
-            site,
-            request,
-            command,
-            modules=not bare,
-            datasets=not request.command and request.workload in (None, _MNIST),
-        ),
+        storage=list(storage),
         directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,
-        cost=job_cost(
-            partition,
-            nodes=nodes,
-            gpus_per_node=partition.gpus_per_node if exclusive else gpus,
-            cpus_per_node=cpus,
-            mem_gb=nodes * (mem or 0),
-            seconds=seconds,
-            attempts=max_attempts,
-        ),
+        cost=cost,
         max_attempts=max_attempts,
+        warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
         foreign=profile.foreign,
-        warn_seconds=walltime.parse(request.warn_before or site.warn_before),
+        basis=sizes.basis,
     )
 
 
-def _gpus_per_node(partition: Partition, request: Request, nodes: int) -> int:
-    """All of a node's GPUs, on a single node no more than there are tasks; none where jobs are small."""
-    if request.gpus_per_node is not None or partition.small_jobs:
-        return request.gpus_per_node or 0
-    if nodes == 1 and request.tasks_per_node:
-        return min(partition.gpus_per_node, request.tasks_per_node)
-    return partition.gpus_per_node
-
-
-def _offered_cpus(partition: Partition, nodes: int, gpus: int) -> int:
-    """Cores of a node for the job: its GPUs' share, a whole node, or one where jobs are small or nothing is known."""
-    if gpus and partition.cpus_per_gpu:
-        return gpus * partition.cpus_per_gpu
-    cores = 1 if partition.small_jobs else partition.cores_per_node or 1
-    return cores if nodes > 1 else min(cores, partition.max_cores or cores)
-
-
-def _part(share: float, whole: float | None) -> int | None:
-    return max(math.floor(share * whole), 1) if whole else None
-
-
-def _choose_qos(partition: Partition, wanted: str | None, seconds: int, gpus: int, cores: int) -> Qos | None:
-    """Return the QoS asked for, else the first that the job fits."""
-    if wanted is not None:
-        listed = (qos for qos in partition.qos if qos.name == wanted)
-        return next(
-            listed, Qos(name=wanted, max_walltime="9999:59:59")
-        )  # one that the site does not list has no limits
-    for qos in partition.qos:
-        limits = qos_limits(qos, seconds, gpus, cores)
-        if qos.automatic and all(key in qos.unconfirmed for key, _ in limits):
-            return qos
-    return None
-
-
-def name_of(command: list[str]) -> str:
-    """Name the job after its script: `python -u train.py` is `train`."""
+def name_of(command: list[str], scheduler: Scheduler) -> str:
+    """Return a name for the job after its script: `python -u train.py` is `train`."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     stem = PurePath(scripts[0] if scripts else command[0]).stem
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
-    return f"{name}-job" if name in HIDES_SLURM else name
+    return f"{name}-job" if name in scheduler.interactive_names else name

@@ -9,7 +9,7 @@ from msgspec import Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word
+from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word, about
 from hpclaunch.profile.yamlfile import mistakes
 
 # What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
@@ -26,13 +26,11 @@ _NOT_SAID = ("command", "machine", "max_cost", "confirm_above")
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What only this machine knows of a request (hpclaunch.job.machine)."""
 
-    cores: Annotated[int | None, Meta(description="Cores of this machine, if the job runs on it.")] = None
-    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead.")] = {}
-    program_problem: Annotated[str, Meta(description="Why the command's program cannot run here.")] = ""
-    program_is_final: Annotated[bool, Meta(description="Nor can it run as a job.")] = False
-    program_saves: Annotated[bool, Meta(description="It seems to save before the walltime and to continue later.")] = (
-        True
-    )
+    cores: Annotated[int | None, about("Cores of this machine, if the job runs on it.")] = None
+    links: Annotated[dict[str, str], about("Where paths of the request lead.")] = {}
+    program_problem: Annotated[str, about("Why the command's program cannot run here.")] = ""
+    program_is_final: Annotated[bool, about("Nor can it run as a job.")] = False
+    program_saves: Annotated[bool, about("It seems to save before the walltime and to continue later.")] = True
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,24 +45,24 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
-    mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
-    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
+    mem_gb: Annotated[Count | None, about("Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, about("Node-local disk per node in GB.")] = None
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
     setup: list[Line] = []
     venv: Line | None = None
     env: dict[Variable, Text] = {}
-    pass_env: Annotated[list[Variable], Meta(description="Variables passed on from where the job is submitted.")] = []
+    pass_env: Annotated[list[Variable], about("Variables passed on from where the job is submitted.")] = []
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
-    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
-    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    max_cost: Annotated[Price | None, about("Refuse what may cost more, in the site's own unit.")] = None
+    confirm_above: Annotated[Price | None, about("Submitting what may cost more is asked about.")] = None
     workload: Word | None = None
-    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
+    force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
     command: list[Text] = []
     machine: Machine = Machine()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hpclaunch.job.request import Request
+from hpclaunch.job.sizes import Basis
 from hpclaunch.profile.model import Site
 
 
@@ -42,24 +43,37 @@ def as_named(site: Site, name: str) -> str:
     return found[0] if found else name
 
 
-def of_job(site: Site, request: Request, command: list[str], *, modules: bool, datasets: bool) -> list[str]:
-    """Name the file systems of the profile, of --storage, and of every path that the job is known to touch.
+def file_systems(
+    site: Site, request: Request, command: list[str], *, modules: bool, datasets: bool
+) -> dict[str, Basis]:
+    """Return the file systems that a job must name: the profile's, the request's, and those of every known path.
 
-    `modules` and `datasets` tell whether it touches those of the site.
+    `modules` and `datasets` say whether the job uses those of the site.
     """
-    paths = site.module_paths if modules else []
-    unused = [] if paths else named_by(site, None, site.module_paths)
-    touched = [
-        *paths,
-        *site.setup,
-        *site.env.values(),
-        *(site.datasets.values() if datasets else ()),
-        *command,
-        *request.setup,
-        *request.env.values(),
-        request.venv or "",
-        *request.machine.links.values(),
-    ]
-    own = [name for name in site.storage if name not in unused]
-    asked = [as_named(site, name) for name in own + request.storage]
-    return list(dict.fromkeys(asked + named_by(site, request.account or site.account, touched)))
+    found: dict[str, Basis] = {}
+    links = {name: link for link in request.machine.links.items() for name in named_by(site, None, [link[1]])}
+    unused = [] if modules else named_by(site, None, site.module_paths)
+    requested = [("site.storage", name) for name in site.storage if name not in unused]
+    for key, entry in requested + [("request.storage", name) for name in request.storage]:
+        name, basis = as_named(site, entry), Basis((f"{key}:{entry}",))
+        if name in links:
+            start, target = links[name]
+            basis = Basis((), f"{name}, for {'the working folder' if start == '.' else start}, which leads to {target}")
+        found.setdefault(name, basis)
+    public = request.hidden().env.values()
+    paths: dict[str, Iterable[str] | dict[str, str]] = {
+        "site.module_paths": site.module_paths if modules else (),
+        "site.setup": site.setup,
+        "site.env": site.env,
+        "site.datasets": site.datasets if datasets else (),
+        "request.command": command,
+        "request.setup": request.setup,
+        "request.env": request.env,
+        "request.venv": [request.venv] if request.venv else (),
+    }
+    for key, texts in paths.items() if site.storage_roots else ():
+        for item, text in texts.items() if isinstance(texts, dict) else zip(texts, texts, strict=True):
+            words = f", for {text}" if key != "request.env" or text in public else ""
+            for name in named_by(site, request.account or site.account, [text]):
+                found.setdefault(name, Basis((f"{key}:{item}",), words and name + words))
+    return found

@@ -1,4 +1,4 @@
-"""A first site profile from what the machine's own scheduler says, for a person to read and finish."""
+"""A first site profile, from the description that the machine's scheduler gives; the user finishes it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 def drafted(name: str) -> tuple[str, Machine]:
     """Return the text of a profile for this machine, and what it was made of.
 
-    Raises SchedulerError where no scheduler is here, or none answers, or no profile can be made of the answer.
+    Raises SchedulerError if no scheduler is here, none answers, or no profile can be made of the answer.
     """
     from hpclaunch.profile.draft import write
     from hpclaunch.profile.model import Site
+    from hpclaunch.profile.rules import site_mistakes
     from hpclaunch.profile.yamlfile import Document, convert
 
     machine = _ask()
     text = write(name, machine)
     try:
-        convert([Document.parse(Path(f"{name}.yaml"), text)], Site)
+        convert([Document.parse(Path(f"{name}.yaml"), text)], Site, site_mistakes)
     except ProfileError as error:
         raise SchedulerError(
             f"{machine.said_by}: no profile can be made of what it says", *str(error).splitlines()

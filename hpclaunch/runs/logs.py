@@ -1,25 +1,24 @@
 """What the ranks of a run wrote: read, or followed while they write, lines that many wrote alike collapsed into one.
 
-Files are asked by path, again and again, in small pieces: on a network file system nothing tells of a change, a
-handle may go stale, and a log may be larger than the memory of a login node.
+Files are opened by path, again and again, and read in small pieces: a network file system reports no changes, a handle
+may go stale, and a log may be larger than the memory of a login node.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 
+from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs import folder
 from hpclaunch.runs.collapse import Collapse
 from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers import run_folder
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
@@ -60,7 +59,7 @@ class _Log:
                 raise HpclaunchError(f"{self.path}: cannot be read: {error.strerror}") from None
 
     def last(self) -> Iterator[str]:
-        """Yield the last line where no newline ends it."""
+        """Yield the last line if no newline ends it."""
         if self.rest:
             rest, self.rest = self.rest, b""
             yield _text(rest)
@@ -86,10 +85,10 @@ class _Stream:
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
         self._collapse = Collapse()
-        self._old = 0  # the clock at the last look
+        self._old = 0  # the clock at the last call
 
     def lines(self, over: bool) -> Iterator[str]:
-        """Yield what has come since the last look; lines that not all ranks have written yet wait for the next one."""
+        """Yield the new lines; those that not all ranks have written yet wait for the next call."""
         self.logs = {label: self.logs.get(label) or _Log(path) for label, path in self._paths(over).items()}
         self._collapse.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
         yield from self._collapse.merge({label: log.lines() for label, log in self.logs.items()})
@@ -114,10 +113,10 @@ class _Stream:
         script of the user's own.
         """
         for name, label in self.names.items():
-            found = folder.logs(self.run.path, name, self.rank)
+            found = run_folder.logs(self.run.path, name, self.rank)
             if found or self.rank is not None:
                 return {"" if self.rank is not None else f"{label}{number}": path for number, path in found.items()}
-        output = own_output(self.run) if folder.RANK_LOG in self.names and (over or _foreign(self.run)) else None
+        output = own_output(self.run) if run_folder.RANK_LOG in self.names and (over or _foreign(self.run)) else None
         return {"job": output} if output else {}
 
 
@@ -155,14 +154,14 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = Fa
 
 
 def _streams(run: Run, rank: int | None, err: bool) -> list[_Stream]:
-    kinds = [(folder.RANK_LOG, folder.NODE_LOG), (folder.RANK_ERR, folder.NODE_ERR)]
+    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
     return [_Stream(run, rank, *names) for names in kinds[err:]]
 
 
 def _check(run: Run, rank: int | None, streams: list[_Stream]) -> None:
     if rank is not None and not any(stream.logs for stream in streams):
-        kinds = (folder.RANK_LOG, folder.RANK_ERR, folder.NODE_LOG, folder.NODE_ERR)
-        found = [path.name for name in kinds for path in folder.logs(run.path, name).values()]
+        kinds = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
+        found = [path.name for name in kinds for path in run_folder.logs(run.path, name).values()]
         there = ", ".join(found[:8]) + (" ..." if found[8:] else "") or "no logs yet"
         raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
 
@@ -170,62 +169,26 @@ def _check(run: Run, rank: int | None, streams: list[_Stream]) -> None:
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
     try:
-        return b"HPCLAUNCH_RUN_DIR" not in (run.path / folder.SCRIPT).read_bytes()
+        return b"HPCLAUNCH_RUN_DIR" not in (run.path / run_folder.SCRIPT).read_bytes()
     except OSError:
         return False
 
 
 def own_output(run: Run) -> Path | None:
-    """Return the file that the scheduler wrote for the job itself, where it is there.
-
-    Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end, NAME.oNUMBER.INDEX in an array, the last
-    attempt's; both in the folder of submission. A script of the user's own may name another file.
-    """
-    if _foreign(run) and (named := _named_output(run)) is not None:
-        return named
-    if run.scheduler == "local":
-        found = run.path.glob(folder.OUTPUT)
-    elif run.scheduler == "pbs":
-        attempts = [run.id, *run.further_ids]
-        numbers = [re.sub(r"\[(\d+)\]", r".\1", job_id.split(".")[0]) for job_id in attempts]
-        found = (path for number in reversed(numbers) for path in run.path.parent.parent.glob(f"*.o{escape(number)}"))
-        return next(found, None)
-    else:
-        found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
-    return next(iter(sorted(found)), None)
-
-
-def _named_output(run: Run) -> Path | None:
-    """Return the file that the script names with --output or -o, if it is there."""
-    from hpclaunch.scripts import directives
-
-    if run.scheduler not in directives.PREFIX or not (run.path / folder.SCRIPT).is_file():
-        return None
-    lines = (run.path / folder.SCRIPT).read_text(errors="surrogateescape").split("\n")
-    option = directives.read(lines, run.scheduler, set()).last("output", "o")
-    if option is None:
-        return None
-    if run.scheduler == "pbs":
-        path = run.path.parent.parent / option.value.rpartition(":")[2]  # HOST:PATH
-        path = path / f"{run.id}.OU" if path.is_dir() else path
-    else:
-        array, _, index = run.id.partition("_")
-        known = {"j": run.id, "A": array, "a": index, "x": run.job_name, "%": "%"}
-        name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), option.value)
-        path = run.path.parent.parent / name
-    return path if path.is_file() else None
+    """Return the file of what the job script itself printed, or None if it is not there."""
+    return schedulers.scheduler(run.scheduler).output(run)
 
 
 def delivered(run: Run) -> int | None:
-    """Return a number for the output that PBS delivered, which it does at the end of a job; None until then."""
-    output = own_output(run) if run.scheduler == "pbs" else None
+    """Return a number for the output of a scheduler that delivers it at the end of a job; None until then."""
     with suppress(OSError):
-        return output.stat().st_ino if output else None
+        if schedulers.scheduler(run.scheduler).output_at_end and (output := own_output(run)):
+            return output.stat().st_ino
     return None
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """Return the last `count` lines that are not blank; none where the file cannot be read."""
+    """Return the last `count` lines that are not blank, [] if the file cannot be read."""
     try:
         with path.open("rb") as file:
             cut = file.seek(0, os.SEEK_END) > _PIECE

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from hpclaunch import paths
 from hpclaunch.profile.model import Messages, Refusal
+from hpclaunch.profile.rules import messages_mistakes
 from hpclaunch.profile.yamlfile import Document, convert
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ def combined(scheduler: str, site: Messages | None = None) -> Messages:
     """Return the messages of a site, followed by those of its scheduler and the common ones; of one key the first."""
     folder = paths.shipped("site_profiles") / "messages"
     files = [path for name in (scheduler, "common") if (path := folder / f"{name}.yaml").is_file()]
-    layers = [site or Messages(), *(convert([Document.read(path)], Messages) for path in files)]
+    layers = [site or Messages(), *(convert([Document.read(path)], Messages, messages_mistakes) for path in files)]
     tables: dict[str, Any] = {name: {} for name in Messages.__struct_fields__}
     for layer in layers:
         for name, table in tables.items():

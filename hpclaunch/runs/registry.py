@@ -1,6 +1,6 @@
 """The registry of runs: what was submitted, from where, and where its folder is.
 
-Each run is one small file in the person's state folder, written whole or not at all, so that submissions beside
+Each run is one small file in the user's state folder, written whole or not at all, so that submissions beside
 each other lose nothing and a killed one leaves nothing half written. The run folder has a copy, run.json, which
 still counts when the folder was moved.
 """
@@ -21,12 +21,12 @@ import msgspec
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.paths import write_whole
+from hpclaunch.schedulers import run_folder
 from hpclaunch.schedulers.job import (
     CANCELLED,
     COMPLETED,
     ENDED,
     FAILED,
-    FOLDER,
     PENDING,
     REQUEUED,
     RUNNING,
@@ -38,7 +38,7 @@ from hpclaunch.schedulers.job import (
 )
 
 __all__ = [
-    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "FOLDER", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
+    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
     "Run", "State", "find", "newest_first", "note_attempts", "read", "record", "register", "write_whole",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ class Run(Job, frozen=True, kw_only=True):
 
 
 def register(run: Run) -> None:
-    """Add `run` to the registry as the newest, whatever clock the others were dated by.
+    """Add `run` to the registry as the newest, even if the clock was ahead before.
 
     Raises OSError if the state folder cannot be written.
     """
@@ -67,7 +67,7 @@ def register(run: Run) -> None:
 
 
 def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> None:
-    """Fill the run folder and register a run that is submitted; a file that cannot be written is a warning."""
+    """Fill the run folder of a submitted run and register it; a file that cannot be written is a warning."""
     steps: tuple[Callable[[], None], ...] = (
         lambda: _fill(run, script, plan),
         lambda: note_attempts(run.path, further),
@@ -85,9 +85,9 @@ def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> 
 
 def _fill(run: Run, script: str, plan: object) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
-    write_whole(run.path / "job.sh", script.encode(errors="surrogateescape"))
-    write_whole(run.path / "run.json", _encode(run))
-    write_whole(run.path / "plan.json", _encode(plan, indent=2))
+    write_whole(run.path / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
+    write_whole(run.path / run_folder.RUN, _encode(run))
+    write_whole(run.path / run_folder.PLAN, _encode(plan, indent=2))
 
 
 def _encode(value: object, indent: int | None = None) -> bytes:
@@ -97,10 +97,10 @@ def _encode(value: object, indent: int | None = None) -> bytes:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; what is no run's file is named on stderr and left aside."""
+    """Return the registered runs, the newest first; a file that is not a run's is named on stderr and skipped."""
     found = {path: read(path) for path in _files()}
     for path in (path for path, run in found.items() if run is None):
-        sys.stderr.write(f"hpclaunch: {quote(str(path))}: no run's file, left aside\n")
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))
 
 
@@ -114,9 +114,9 @@ def _number(path: Path) -> int:
 
 
 def find(names: Iterable[str]) -> list[Run]:
-    """Return the runs of these ids or run folders, the newest run where none is named.
+    """Return the runs of these ids or run folders, the newest run if none is named.
 
-    An id may be shortened to what stands before its first dot. Raises HpclaunchError for one that is not known.
+    An id may be shortened to the part before its first dot. Raises HpclaunchError for an unknown one.
     """
     known = newest_first()
     names = list(names)
@@ -129,21 +129,21 @@ def find(names: Iterable[str]) -> list[Run]:
         run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
         run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
         if run is None:
-            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, and a run folder's path will do too")
+            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
     return found
 
 
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
-    for folder in (Path(name), Path(FOLDER, name)):
-        if (run := read(folder / "run.json")) is not None:
+    for folder in (Path(name), Path(run_folder.RUNS, name)):
+        if (run := read(folder / run_folder.RUN)) is not None:
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
 
 
 def read(path: Path) -> Run | None:
-    """Return the run of a registry's file or a run.json, None where it is none."""
+    """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
         text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))

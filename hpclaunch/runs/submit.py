@@ -1,4 +1,4 @@
-"""From a plan to a run, and which option to look at where the scheduler refuses."""
+"""Submit a plan's job script, and name the option to look at if the scheduler refuses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:  # submitit imports this module in every job of its own
     from hpclaunch.job.plan import Plan
@@ -21,13 +22,13 @@ if TYPE_CHECKING:  # submitit imports this module in every job of its own
 def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = "") -> list[str]:
     """Submit a script from the current folder; return the id, and its further attempts' if these are submitted with it.
 
-    `name` is the job's where the script has none. Raises SchedulerError, with the option to look at, and RequestError
+    `name` is the job's if the script has none. Raises SchedulerError, with the option to look at, and RequestError
     for a variable to pass on that is not set here.
     """
     plan.request.check_passed(os.environ)
     try:
         if plan.max_attempts > 1 and plan.scheduler.resubmits and not plan.site.resubmit:
-            return plan.scheduler.submit_all(script, plan.max_attempts, Path(registry.FOLDER).absolute(), after)
+            return plan.scheduler.submit_all(script, plan.max_attempts, Path(RUNS).absolute(), after)
         return [plan.scheduler.submit(script, after, name)]
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
@@ -42,7 +43,7 @@ def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
 
 def run_of(plan: Plan, job_id: str) -> Run:
     """Return the registry's entry for a job of this plan."""
-    folder = str(Path(registry.FOLDER, job_id).absolute())
+    folder = str(Path(RUNS, job_id).absolute())
     return msgspec.convert(plan.about | {"id": job_id, "folder": folder, "submitted": time.time()}, Run)
 
 

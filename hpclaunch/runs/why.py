@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.profile.model import Messages
-from hpclaunch.runs import folder, logs, messages
-from hpclaunch.runs.folder import Failure
+from hpclaunch.runs import logs, messages
 from hpclaunch.runs.registry import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
+from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers.run_folder import Failure
 
 _WAITING = (PENDING, REQUEUED)  # what stands in the run folder is of the attempt before
 _ASKED_TO_END = (75, 130, 138, 143)  # exit codes of what was asked to end
@@ -123,7 +124,7 @@ def _user(name: str) -> str:
 
 def _failure(run: Run, state: State) -> Failure | None:
     """Return the recorded failure, unless it is only that a rank was asked to end after the job script had died."""
-    if state.word in (*_WAITING, COMPLETED) or (failure := folder.failure(run.path)) is None:
+    if state.word in (*_WAITING, COMPLETED) or (failure := run_folder.failure(run.path)) is None:
         return None
     script_died = state.word == FAILED and state.exit_code not in (None, failure.code)
     return None if script_died and failure.code in _ASKED_TO_END else failure
@@ -135,7 +136,7 @@ def _end_of_log(run: Run, failure: Failure | None, known: Messages | None) -> li
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]
     err = log.with_suffix(".err")
-    both = (log, err) if folder.holds(run.path, err) or not folder.holds(run.path, log) else (log,)
+    both = (log, err) if run_folder.holds(run.path, err) or not run_folder.holds(run.path, log) else (log,)
     ends = {path: lines for path in both if (lines := logs.tail(path, _SEARCHED))}
     if not ends:
         return [f"{log} is empty."]
@@ -148,5 +149,5 @@ def _end_of_log(run: Run, failure: Failure | None, known: Messages | None) -> li
 
 def _first_log(run: Run) -> Path | None:
     """Return the log of rank 0, else of node 0."""
-    found = (folder.logs(run.path, name).get(0) for name in (folder.RANK_LOG, folder.NODE_LOG))
-    return next((path for path in found if path and folder.holds(run.path, path)), None)
+    found = (run_folder.logs(run.path, name).get(0) for name in (run_folder.RANK_LOG, run_folder.NODE_LOG))
+    return next((path for path in found if path and run_folder.holds(run.path, path)), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,14 +10,12 @@ from pathlib import Path
 import msgspec
 
 from hpclaunch.errors import SchedulerError
-
-FOLDER = "hpclaunch-runs"  # below the folder of submission; it has a run folder for each job
+from hpclaunch.schedulers import run_folder
 
 # One set of words for all schedulers. A job ends in one of the four last.
 PENDING, RUNNING, REQUEUED, UNKNOWN = "PENDING", "RUNNING", "REQUEUED", "UNKNOWN"
 COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"
 ENDED = {COMPLETED, FAILED, CANCELLED, TIMEOUT}
-
 
 NEVER_RAN = "deleted before it ran"  # the reason of a job that waited until it was deleted
 
@@ -72,13 +69,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def further_ids(self) -> list[str]:
         """Return the ids of the attempts after the first, where each is a job of its own."""
-        return (self._read("attempts") or "").split()
+        return (run_folder.read(self.path, run_folder.ATTEMPTS) or "").split()
 
     @property
     def exit_code(self) -> int | None:
         """Return the exit code that the job script left at its end, or None if it has left none."""
         try:
-            return int(self._read("exit") or "")
+            return int(run_folder.read(self.path, run_folder.EXIT) or "")
         except ValueError:
             return None
 
@@ -98,20 +95,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def exit_written(self) -> int | None:
         """Return when the exit code was written, in nanoseconds since 1970, or None if it was not."""
         with suppress(OSError):
-            os.listdir(self.folder)  # noqa: PTH208 - see _read
-            return (self.path / "exit").stat().st_mtime_ns
+            return run_folder.listed(self.path, run_folder.EXIT).stat().st_mtime_ns
         return None
 
     @property
     def cancelled(self) -> bool:
         """Whether a user cancelled the job."""
-        return (self.path / "cancelled").exists()
-
-    def _read(self, name: str) -> str | None:
-        with suppress(OSError, UnicodeDecodeError):
-            os.listdir(self.folder)  # noqa: PTH208 - NFS shows new files only to those who list the folder
-            return (self.path / name).read_text()
-        return None
+        return (self.path / run_folder.CANCELLED).exists()
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -130,7 +120,7 @@ def note_attempts(folder: Path, ids: Sequence[str]) -> None:
     if not ids:
         return
     try:
-        with (folder / "attempts").open("a") as file:
+        with (folder / run_folder.ATTEMPTS).open("a") as file:
             file.writelines(f"{job_id}\n" for job_id in ids)
     except OSError as error:
         raise SchedulerError(f"job {' '.join(ids)} is submitted, but {error.filename}: {error.strerror}") from None
@@ -139,7 +129,7 @@ def note_attempts(folder: Path, ids: Sequence[str]) -> None:
 def directive(job: Job, option: str) -> str:
     """Return the value of the last directive of the job's script that fits the pattern `option`, or ""."""
     try:
-        text = (job.path / "job.sh").read_text(errors="surrogateescape")
+        text = (job.path / run_folder.SCRIPT).read_text(errors="surrogateescape")
     except OSError:
         return ""
     values = re.findall(rf"^#{option}(\S+)", text, re.MULTILINE)

@@ -19,7 +19,7 @@ def pbs_seconds(text: str) -> int:
     Raises ValueError.
     """
     if not (found := _PBS_TIME.fullmatch(text)):
-        raise ValueError(f"{text!r} is no walltime: write HH:MM:SS")
+        raise ValueError(f"{text!r} is no walltime; use HH:MM:SS")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
 
@@ -33,7 +33,7 @@ def slurm_seconds(text: str) -> int:
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
         return days * 86400 + hours * 3600 + minutes * 60 + seconds
     if not (found := _CLOCK.fullmatch(text)):
-        raise ValueError(f"{text!r} is no walltime: write HH:MM:SS or D-HH:MM:SS")
+        raise ValueError(f"{text!r} is no walltime; use HH:MM:SS or D-HH:MM:SS")
     parts = [int(part) for part in found.groups() if part is not None]
     if len(parts) == 3:
         return parts[0] * 3600 + parts[1] * 60 + parts[2]
@@ -61,7 +61,7 @@ def whole_gb(size: float) -> int:
 
 
 def whole(text: str) -> int | None:
-    """Return the number that a text is, None where it is none."""
+    """Return the number that a text is, or None if it is none."""
     return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
 

@@ -8,31 +8,23 @@ from typing import Any
 
 from hpclaunch.scripts.asked import Asked
 from hpclaunch.scripts.launch import Launch
-from hpclaunch.scripts.lexer import plain
 from hpclaunch.scripts.values import whole
 
 _NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
 
 
-def step_size(asked: Asked, launch: Launch, each_node: bool = False) -> tuple[int, int]:
-    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has.
-
-    `each_node`: a loop over the nodes starts it on every one of them.
-    """
+def step_size(asked: Asked, launch: Launch) -> tuple[int, int]:
+    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has."""
     srun = launch.layer("srun")
     options = srun.options if srun else {}
 
     def number(name: str) -> int | None:
-        text = options.get(name, "").strip("\"'")
-        if _NODES.fullmatch(text):
-            return asked.nodes
-        return whole(launch.variables.get(re.sub(r"[${}]", "", text), text)) or None
+        text = options.get(name, "")
+        return asked.nodes if _NODES.fullmatch(text) else whole(text) or None
 
     nodes, tasks, per_node = number("nodes"), number("ntasks"), number("ntasks-per-node")
-    if re.fullmatch(r"[\"']?[\w.${}-]+[\"']?", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
+    if re.fullmatch(r"[\w.${}-]+", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
         nodes = nodes or 1  # one host
-    if each_node:
-        return asked.nodes, per_node or max((tasks or asked.starts) // (nodes or 1), 1)
     nodes = nodes or min(asked.nodes, tasks or asked.nodes)
     return nodes, per_node or (math.ceil(tasks / nodes) if tasks else asked.starts)
 
@@ -49,7 +41,7 @@ def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
     if asked.nodes == 1 and site.scheduler == "pbs" and part.cores_per_node is None and not part.max_cores:
         values["cpus_per_task"] = max((asked.cpus or 1) // ranks, 1)
     if launch and launch.words:
-        values["command"] = [plain(word) or word for word in launch.words]
+        values["command"] = [str(word) for word in launch.words]
     return values
 
 

@@ -246,6 +246,7 @@ def test_same_request_same_bytes_in_any_environment(cli, monkeypatch, tmp_path):
 
 def test_cache_of_templates_changes_nothing(cli, work, monkeypatch, tmp_path):
     """The same bytes come from a cold cache, a warm one, a damaged one, and where there can be none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = cli(*RENDER, "--", "true").stdout
     assert cli(*RENDER, "--", "true").stdout == first
     cached = list((paths.user_cache()).iterdir())

@@ -41,6 +41,17 @@ def quick(monkeypatch):
     monkeypatch.setattr(environment, "PROBES", {})
 
 
+@pytest.fixture
+def light(monkeypatch, tmp_path):
+    """Let a torch and a Lightning be found that import at once."""
+    for name in ("torch", "pytorch_lightning"):
+        (tmp_path / "light" / name).mkdir(parents=True)
+        text = "__version__ = '2'\nclass version:\n    cuda = hip = None\n"
+        (tmp_path / "light" / name / "__init__.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "light"))
+
+
+@pytest.mark.train
 def test_a_laptop_is_well(cli, examined):
     """On a laptop, `--site local` finds python, torch, Lightning and folders, asks no scheduler, and exits with 0."""
     found = examined("--site", "local", code=0)
@@ -171,7 +182,7 @@ def test_a_job_that_the_site_refuses(examined, quick, qsub):
     assert found["server"][0][0] == "ok"
 
 
-def test_a_line_of_setup_that_fails(examined):
+def test_a_line_of_setup_that_fails(examined, light):
     """A module or line of setup that ends the job script is a problem, with its words; python is looked for still."""
     found = examined("--site", "local", "--setup", "echo no such thing >&2; exit 1", "--workload", "env", code=1)
     assert found["environment"][0][:2] == ("problem", "no such thing")
@@ -214,7 +225,7 @@ def test_no_python_in_the_environment(examined):
     assert found["python"][0][:2] == ("problem", "python3.99 is not on the job's PATH")
 
 
-def test_data_is_looked_for(examined, work):
+def test_data_is_looked_for(examined, work, light):
     """The profile's datasets and the command's paths are looked for, in the job's environment."""
     (work / "data").mkdir()
     folder = paths.user_config() / "site_profiles"
@@ -289,7 +300,7 @@ def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
     assert found["own folders"][0][0] == "ok"
 
 
-def test_the_config_file_counts(examined):
+def test_the_config_file_counts(examined, light):
     """What the user's hpclaunch.yaml says of site and setup is what is examined."""
     paths.user_config().mkdir(parents=True)
     (paths.user_config() / "hpclaunch.yaml").write_text("site: local\nsetup: ['exit 1']\nworkload: env\n")

@@ -55,6 +55,7 @@ print(job.job_id)
     assert (work / "hpclaunch-runs" / printed.strip() / "rank-0.log").exists()
 
 
+@pytest.mark.slow
 def test_exceptions_come_back(qsub):
     """A function that raises fails its job with its traceback; a worker that is killed fails it with the log's end."""
     qsub()
@@ -256,6 +257,7 @@ def test_the_script_is_the_usual_one(qsub, cli):
     assert 'kill -USR2 "$pid"' in script
 
 
+@pytest.mark.slow
 def test_an_hour_of_waiting_asks_as_often_as_the_site_likes(qsub, monkeypatch, work):
     """While a program waits for its jobs, qstat is called once for all, and then not before `poll` is over.
 

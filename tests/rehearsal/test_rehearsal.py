@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
+from conftest import COUNT, IDRIS, call, processes_with, slow, start, wait_until
 
 import hpclaunch
 from hpclaunch import rehearsal
@@ -51,6 +51,7 @@ def test_every_rank_has_its_place(site, nodes):
     ]
 
 
+@pytest.mark.train
 @pytest.mark.parametrize("site", SITES)
 def test_torchrun_numbers_nodes_and_ranks_alike(site):
     """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""
@@ -59,6 +60,7 @@ def test_torchrun_numbers_nodes_and_ranks_alike(site):
     assert len({row[:2] for row in found}) == 1
 
 
+@pytest.mark.slow
 def test_recipes_for_slurm_work():
     """What reads Slurm's own variables, idr_torch and the Trainer of IDRIS's page, finds its place in a rehearsal."""
     pytest.importorskip("idr_torch", reason="idr_torch is not installed (pip install '.[dev]')")
@@ -76,6 +78,7 @@ def test_lightning_starts_once_a_node(site):
     assert [row[2:] for row in found] == [("4", str(node), "-", "-", "2") for node in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", SITES)
 def test_mpirun_starts_all_ranks(site):
     """With mpirun, Open MPI's own numbers the ranks; where it is missing the rehearsal says so."""
@@ -87,6 +90,7 @@ def test_mpirun_starts_all_ranks(site):
     assert [row[2:] for row in found] == [("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 @pytest.mark.parametrize("site", SITES)
 def test_a_failing_rank_gives_its_exit_code(site, launcher, work):
@@ -98,6 +102,7 @@ def test_a_failing_rank_gives_its_exit_code(site, launcher, work):
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("site", SITES)
 def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
@@ -171,8 +176,8 @@ def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
         rehearsal.rehearse(plan, "")
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
-@pytest.mark.parametrize("site", SITES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("site", "launcher"), [("gadi", "torchrun"), ("jean-zay", "tasks")])
 def test_it_goes_on_past_the_walltime(site, launcher, work):
     """A command of more than two walltimes is warned, saves, and goes on, no step lost or done twice."""
     (work / "count.py").write_text(COUNT.replace("LIMIT", "34"))
@@ -183,6 +188,7 @@ def test_it_goes_on_past_the_walltime(site, launcher, work):
     assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 12 ---"
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_jobs_may_not_submit_jobs(work):
     """At a site with `resubmit: false` all attempts are submitted together here too, and the work gets done."""
     (work / "site_profiles").mkdir()
@@ -195,10 +201,16 @@ def test_it_goes_on_where_jobs_may_not_submit_jobs(work):
     assert [line for line in log if line.startswith("---")] == ["--- attempt 1 of 3 ---", "--- attempt 2 of 3 ---"]
 
 
+@pytest.mark.train
 @pytest.mark.parametrize(
-    ("nodes", "launcher"), [(2, "tasks"), (2, "torchrun"), (2, "lightning"), (2, "mpirun"), (3, "tasks")]
+    ("site", "nodes", "launcher"),
+    [
+        ("gadi", 2, "torchrun"),
+        ("jean-zay", 2, "tasks"),
+        *(slow("gadi", nodes, launcher) for nodes, launcher in ((2, "lightning"), (2, "mpirun"), (3, "tasks"))),
+        *(slow("jean-zay", 2, launcher) for launcher in ("torchrun", "lightning", "mpirun")),
+    ],
 )
-@pytest.mark.parametrize("site", SITES)
 def test_the_bundled_workload_trains(site, nodes, launcher):
     """Lightning finds its world under the script that the site would get."""
     if launcher == "mpirun" and shutil.which("mpirun") is None:

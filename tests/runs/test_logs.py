@@ -140,6 +140,7 @@ def test_follow_shows_lines_as_a_program_writes_them(run):
     assert [line for line, _ in seen] == ["[0] one", "[0] two", "[0] three"]
 
 
+@pytest.mark.slow
 def test_follow_collapses_what_four_programs_write_at_about_the_same_time(run):
     """Ranks that write the same line within a poll of each other are collapsed, logs that appear late are found."""
     code = (
@@ -154,6 +155,7 @@ def test_follow_collapses_what_four_programs_write_at_about_the_same_time(run):
     assert sorted(lines[4:]) == [f"[{rank}] I am {rank}" for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_follow_survives_logs_that_are_cut_replaced_and_gone(run):
     """A log that is emptied, put in place of another, or removed and written again is shown from its new start."""
     path = run.path / "rank-0.log"

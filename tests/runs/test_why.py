@@ -11,6 +11,7 @@ import pytest
 from hpclaunch import paths
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Messages
+from hpclaunch.profile.rules import messages_mistakes
 from hpclaunch.profile.yamlfile import Document, convert
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import (
@@ -418,5 +419,5 @@ def test_shipped_messages_are_right_and_no_profiles():
     files = [*(paths.shipped("site_profiles") / "messages").glob("*.yaml")]
     assert {path.stem for path in files} == {"common", "slurm", "pbs", "local"}
     for path in files:
-        convert([Document.read(path)], Messages)
+        convert([Document.read(path)], Messages, messages_mistakes)
     assert "common" not in search.available()

@@ -58,7 +58,7 @@ def test_a_queue_that_routes_is_named_and_those_behind_it_are_not(detected):
     assert "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf: resources_max.walltime" in text
     assert normal.max_cores == 288
     assert "A route to normal-exec, normal-large-exec, not to be named themselves" in text
-    assert "#   normal-exec: jobs come to it by way of normal" in text
+    assert "#   normal-exec: jobs reach it through normal" in text
 
 
 def test_gpus_are_those_of_the_nodes_tied_to_the_queue(detected):
@@ -81,10 +81,10 @@ def test_what_is_not_for_this_person_is_left_out_with_the_reason(detected):
 
 
 def test_memory_is_asked_for_where_little_comes_by_itself(detected):
-    """A server that gives 2 GB to who asks for none makes every job ask, so none dies of it."""
+    """A server that gives 2 GB to jobs that request none makes every job ask, so none dies of it."""
     text, found = detected("routed")
     assert found.ask_memory is True
-    assert "ask_memory: true  # qstat: the server gives 2gb to who asks for none" in text
+    assert "ask_memory: true  # qstat: the server gives 2gb to jobs that request none" in text
 
 
 def test_nodes_are_found_by_what_chunks_ask_for(detected):
@@ -144,7 +144,7 @@ BAD = {
     "none of use": (
         '#!/bin/bash\necho \'{"Queue": {"a": {"enabled": "False"}, "b c": {}}}\'\n',
         "#!/bin/bash\necho '{}'\n",
-        "queue b c: a profile's names have no such characters",
+        "partition b c: a profile's names have no such characters",
     ),
 }
 

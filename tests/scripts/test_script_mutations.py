@@ -69,7 +69,7 @@ def test_any_text_is_survived(text, name):
 
 
 LIMIT = 5.0  # seconds of one core; the slowest takes a twentieth of it
-OPEN = ("(", "$(", '"$(', "{ ", "if ")  # never closed; five thousand quotes are
+OPEN = ("(", "$(", '"$(', "{ ", "if ", "<<E\n")  # never closed; five thousand quotes are
 
 
 @pytest.mark.parametrize(

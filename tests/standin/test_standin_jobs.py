@@ -108,6 +108,7 @@ def test_output_appears_after_the_end(standin, work):
     assert (work / "spooled.o107").read_text() == "early\n"
 
 
+@pytest.mark.slow
 def test_walltime(standin):
     """A job past its walltime gets SIGTERM, then SIGKILL; it reads -29 whatever its trap does, and says why."""
     pbs = standin()
@@ -119,6 +120,7 @@ def test_walltime(standin):
     assert "trapped" in output(job)
 
 
+@pytest.mark.slow
 def test_qdel(standin):
     """A deleted job reads 271 whatever its trap says, and what ignores SIGTERM is killed after kill_delay."""
     pbs = standin()

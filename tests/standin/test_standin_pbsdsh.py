@@ -40,6 +40,7 @@ def test_an_argument_ends_at_its_first_newline(run):
     assert run("pbsdsh -n 0 -- /bin/echo 'a\nb' c; sleep 0.3") == "a c\n"
 
 
+@pytest.mark.slow
 def test_n_counts_lines_and_wraps(run):
     """-n counts the lines of the nodefile from 0 and wraps: with one line a node, 1 and 49 are the same node."""
     script = "for i in 0 1 48 49; do pbsdsh -n $i -- /bin/sh -c 'echo node $PBS_NODENUM'; done; sleep 0.3"
@@ -71,6 +72,7 @@ def test_output_goes_to_the_job(run):
     assert text == "words\ncaught []\n"
 
 
+@pytest.mark.slow
 def test_a_busy_pair_mixes_its_lines(run):
     """Two tasks that print much at once break each other's lines."""
     task = "/bin/sh -c 'yes $PBS_NODENUM$PBS_NODENUM$PBS_NODENUM$PBS_NODENUM | head -n 100000'"
@@ -78,6 +80,7 @@ def test_a_busy_pair_mixes_its_lines(run):
     assert set(lines) - {"0000", "1111"}
 
 
+@pytest.mark.slow
 def test_the_tail_of_much_output_is_lost(run):
     """A script that ends at once after busy tasks loses the end of what they printed; 4000 lines arrive."""
     task = "/bin/sh -c 'yes 1234567 | head -n {}'"
@@ -113,6 +116,7 @@ def test_the_end_of_the_script_kills_tasks_without_a_signal_before(run):
     assert not Path("warned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pbsdsh", ["pbsdsh", "pbsdsh -o"])
 def test_qdel_reaches_other_nodes_only_through_a_living_pbsdsh(standin, pbsdsh):
     """SIGTERM goes to the first node; the second has it if a pbsdsh is there to pass it on, which then ends with 1."""
@@ -135,6 +139,7 @@ def test_qdel_reaches_other_nodes_only_through_a_living_pbsdsh(standin, pbsdsh):
     assert ("killing task 0x02000001 signal 15" in text) == (pbsdsh == "pbsdsh")
 
 
+@pytest.mark.slow
 def test_a_dead_node_is_not_noticed(standin):
     """A node that swallows its task keeps pbsdsh waiting, until the job is deleted."""
     pbs = standin(hosts=["127.0.0.1", "127.0.0.2"], dead="127.0.0.2")

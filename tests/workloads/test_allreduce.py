@@ -34,6 +34,7 @@ def launch(*words: object, code: int = 0) -> str:
     return stdout + stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (1, 2), (2, 2)])
 def test_bandwidths_are_those_of_nccl_tests(work, nodes, tasks):
     """For 1, 2 and 4 ranks each size has a latency, algbw = bytes / latency and busbw = algbw * 2 (n - 1) / n."""
@@ -84,6 +85,7 @@ def test_json_on_stdout_is_alone_there():
     assert "busbw GB/s" in end.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "code", "message"),
     [

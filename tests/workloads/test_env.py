@@ -82,6 +82,7 @@ def test_one_process_a_node_is_a_row_a_node():
     assert "[node 0] all fit together: world size 4, nodes 0-1 on 1 host\n" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
@@ -107,6 +108,7 @@ def test_world_that_does_not_fit_together_fails_with_the_reason(work, first, sec
     assert not list(work.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

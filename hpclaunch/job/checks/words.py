@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.job.checks.finding import Found, partition_key
-from hpclaunch.job.plan import HIDES_SLURM
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -138,7 +137,7 @@ def modules(plan: Plan) -> Iterator[Found]:
 
 def job_name(plan: Plan) -> Iterator[Found]:
     """Refuse a job name under which Lightning takes a Slurm job for an interactive shell."""
-    if plan.site.scheduler == "slurm" and plan.job_name in HIDES_SLURM:
+    if plan.job_name in plan.scheduler.interactive_names:
         yield Found(f"{plan.job_name} asked, Lightning ignores Slurm under that name; choose another")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.schedulers import Scheduler
+from hpclaunch.schedulers import Scheduler, run_folder
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.job import NEVER_RAN, Allocation, Job, directive, leading_number, note_attempts
 from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
@@ -23,7 +23,7 @@ __all__ = ["NEVER_RAN", "Pbs", "cancel", "delete", "states", "subjobs", "submit"
 
 
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through qsub's stdin, so that no file is left where it is refused."""
+    """Submit the script through qsub's stdin, so that no file is left if it is refused."""
     options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
     return _qsub(script, *options, *(["-N", name] if name else []))
 
@@ -31,9 +31,9 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
 def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
     """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id.
 
-    Who submits it notes the id in the run folder. Raises SchedulerError.
+    The caller notes the id in the run folder. Raises SchedulerError.
     """
-    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v the command line's alone counts
+    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v only the command line's counts
     listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
     words = ["-W", f"depend=afterany:{previous}", "-v", listed]
     return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
@@ -65,11 +65,11 @@ def cancel(jobs: Sequence[Job]) -> None:
         asked |= set(left)  # one may just have submitted its next attempt
     for job in jobs:
         with suppress(OSError):  # else who waits for the run learns of it later
-            (job.path / "cancelled").touch()
+            (job.path / run_folder.CANCELLED).touch()
 
 
 def delete(ids: Sequence[str]) -> None:
-    """Delete jobs by their whole ids; what has ended, or is not known, is left alone. Raises SchedulerError."""
+    """Delete jobs by their whole ids, except those that have ended or are not known. Raises SchedulerError."""
     call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))
 
 
@@ -95,13 +95,13 @@ def requeue(environment: Mapping[str, str], folder: Path) -> None:
     if "[" in job_id:
         raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
     attempt = int(environment.get("HPCLAUNCH_ATTEMPT") or 1) + 1
-    mark = folder / f"attempt-{attempt}"
+    mark = folder / run_folder.ATTEMPT.format(attempt)
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
         return  # a second signal
     try:
-        successor = submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)
+        successor = submit_attempt((folder / run_folder.SCRIPT).read_text(), folder, attempt, previous=job_id)
     except SchedulerError:
         mark.unlink()
         raise
@@ -132,7 +132,7 @@ class Pbs(Scheduler):
 
     def output(self, job: Job) -> Path | None:
         """Return the last attempt's NAME.oNUMBER, or .INDEX of it in an array, or the file that the script names."""
-        if named := directive(job, r"PBS\s+-o\s*"):
+        if named := directive(job, r"PBS\s(?:[^#\n]*\s)?-o\s*"):
             path = job.submitted_from / named.rpartition(":")[2]  # HOST:PATH
             path = path / f"{job.id}.OU" if path.is_dir() else path
             if path.is_file():
