@@ -120,12 +120,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def many_logs(self) -> bool:
-        """Whether the ranks' logs lie in a folder for each node: a folder of thousands is slow on shared file systems."""
+        """Whether the ranks' logs lie in a folder for each node: one of thousands is slow on shared file systems."""
         return self.world_size > MOST_LOGS
 
     @property
     def heartbeat_seconds(self) -> int:
-        """Return how often a node tells that it lives: 32 nodes a second, however many there are, spare file systems."""
+        """Return the seconds between a node's heartbeats: rarer the more nodes there are, to spare the file system."""
         return math.ceil(self.nodes / HEARTBEATS_A_SECOND)
 
     @property

@@ -163,14 +163,19 @@ def _paths(run: Run, rank: int | None, suffix: str, over: bool) -> dict[str, Pat
     script of a person's own.
     """
     if rank is not None:
-        path = run.path / f"rank-{rank}{suffix}"
-        return {"": path} if path.exists() else {}
+        return {"": path} if (path := next(_named(run, f"rank-{rank}{suffix}"), None)) else {}
     for kind, label in (("rank-", ""), ("node-", "node ")):
-        found = {path.stem.removeprefix(kind): path for path in run.path.glob(f"{kind}*{suffix}")}
+        found = {path.stem.removeprefix(kind): path for path in _named(run, f"{kind}*{suffix}")}
         if numbers := sorted((number for number in found if number.isdecimal()), key=int):
             return {label + number: found[number] for number in numbers}
     output = own_output(run) if suffix == ".log" and (over or _foreign(run)) else None
     return {"job": output} if output else {}
+
+
+def _named(run: Run, pattern: str) -> Iterator[Path]:
+    """Yield the logs of a name: those of many ranks lie in a folder for each node."""
+    yield from run.path.glob(pattern)
+    yield from run.path.glob(f"node-*/{pattern}")
 
 
 def _foreign(run: Run) -> bool:

@@ -174,7 +174,7 @@ def _own(run: Run, path: Path) -> bool:
 
 def _last_words(run: Run, failure: Failure | None, advise: bool) -> list[str]:
     """Return the end of the log that tells most, and what may help."""
-    first = (run.path / name for name in ("rank-0.log", "node-0.log"))
+    first = (run.path / name for name in ("rank-0.log", "node-0/rank-0.log", "node-0.log"))
     log = (failure and failure.log) or logs.own_output(run) or next((path for path in first if _own(run, path)), None)
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]

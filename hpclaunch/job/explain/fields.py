@@ -156,8 +156,14 @@ class Fields(Sizes):
         """Return which path of the job lies on a file system, and who gave that path."""
         datasets = ("datasets",) if self.plan.workload == "mnist" else ()
         spoken = [
-            *((("request", key), getattr(self.request, key)) for key in ("command", "setup", "teardown", "env", "venv")),
-            *((("site", key), getattr(self.site, key)) for key in ("module_paths", "setup", "teardown", "env", *datasets)),
+            *(
+                (("request", key), getattr(self.request, key))
+                for key in ("command", "setup", "teardown", "env", "venv")
+            ),
+            *(
+                (("site", key), getattr(self.site, key))
+                for key in ("module_paths", "setup", "teardown", "env", *datasets)
+            ),
         ]
         for place, value in spoken:
             for entry, text in _entries(value):
