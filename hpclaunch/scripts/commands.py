@@ -15,7 +15,6 @@ from hpclaunch.scripts.shell import Command
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
-_LOCAL = ("PBS_JOBFS", "TMPDIR")
 
 
 # What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
@@ -56,10 +55,6 @@ def _quoted(word: str) -> str:
 
 def _words(asked: Asked) -> tuple[str, str, bool]:
     return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
-
-
-def _account(asked: Asked) -> str | None:
-    return asked.values.get("account") or asked.profile.site.account
 
 
 def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
