@@ -126,7 +126,7 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _named(self, function: Callable[..., Any]) -> Plan:
         """Return the plan with the function's name as the job's, unless the user gave one."""
-        from hpclaunch.job.plan import name_of
+        from hpclaunch.job.sizes import name_of
 
         if self.plan.request.job_name:
             return self.plan

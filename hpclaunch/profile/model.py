@@ -182,6 +182,10 @@ class Site(Record, frozen=True, kw_only=True):
         Count, about("How many times a job may run, each after the walltime of the one before.")
     ] = 1
     warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
+    grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
+    dead_after: Annotated[
+        Walltime, about("How long a node may be silent (PBS: no heartbeat) until it counts as dead.")
+    ] = "00:00:45"
     resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
     account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None
@@ -220,6 +224,7 @@ class Site(Record, frozen=True, kw_only=True):
     module_purge: bool = False
     modules: Annotated[list[Line], about("Loaded if the request names none.")] = []
     setup: Annotated[list[Line], about("Lines of shell, after modules and environment.")] = []
+    teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []
     env: Annotated[dict[Variable, Line], about("Exported in the job; $NAME in a value is expanded.")] = {}
     datasets: Annotated[
         dict[Variable, Line],

@@ -54,6 +54,7 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
         module_purge=False,
         modules=[],
         setup=[],
+        teardown=[],
         directives=[],
         max_attempts=1,
     )

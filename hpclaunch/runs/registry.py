@@ -137,9 +137,19 @@ def find(names: Iterable[str]) -> list[Run]:
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
     for folder in (Path(name), Path(run_folder.RUNS, name)):
-        if (run := read(folder / run_folder.RUN)) is not None:
+        if (run := read(folder / run_folder.RUN) or _by_hand(folder)) is not None:
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
+
+
+def _by_hand(folder: Path) -> Run | None:
+    """Return the run of a job script that was submitted without hpclaunch, from the about.json that it writes."""
+    try:
+        about = json.loads((folder / run_folder.ABOUT).read_bytes())
+        known = {"id": folder.absolute().name, "submitted": folder.stat().st_ctime, "folder": ""}
+        return msgspec.convert(about | known, Run)
+    except (OSError, ValueError, TypeError, RecursionError, msgspec.ValidationError):
+        return None
 
 
 def read(path: Path) -> Run | None:

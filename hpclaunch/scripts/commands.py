@@ -16,6 +16,8 @@ from hpclaunch.scripts.shell import Command
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
 _EDITS = ("sed", "awk", "grep", "perl")  # they have programs of their own among their words
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
+
+
 # What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
 _WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
 

@@ -62,7 +62,7 @@ def _absent(plan: Plan, found: Directives) -> Iterator[str]:
     """Yield the directives of the partition, the profile and the request that are not among those `found`."""
     partition = plan.partition.directives
     if partition is None:
-        partition = [{"slurm": "--partition="}.get(found.scheduler, "-q ") + plan.partition_name]
+        partition = [dialect(found.scheduler).WORDS["partition"].format(plan.partition_name)]
     lines = [f"{PREFIX[found.scheduler]} {line}" for line in [*partition, *plan.directives]]
     has = {(option.name, option.value) for option in found.options}
     for option in read(lines, found.scheduler, set()).options:

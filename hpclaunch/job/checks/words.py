@@ -98,8 +98,11 @@ def _texts(plan: Plan) -> Iterator[tuple[str, str, str | int, bool]]:
     for name, value in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
         yield name, value or "", "", name == "--account"
     yield from ((f"--env {name}", value, "", False) for name, value in request.env.items())
-    for name, values in (("--storage", request.storage), ("--module", request.module), ("COMMAND", request.command),
-                           ("--directive", request.directive), ("--setup", request.setup)):  # fmt: skip
+    repeatable = {
+        "--storage": request.storage, "--module": request.module, "COMMAND": request.command,
+        "--directive": request.directive, "--setup": request.setup, "--teardown": request.teardown,
+    }  # fmt: skip
+    for name, values in repeatable.items():
         yield from ((name, value, "", name == "--storage") for value in values)
 
 
