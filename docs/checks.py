@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpclaunch.job.checks import CHECKS
-from hpclaunch.scripts.traps import TRAPS
+from hpclaunch.job.checks import CHECKS, Check
+from hpclaunch.scripts.checks import SCRIPT_CHECKS
 
 HEAD = """\
 # Checks
@@ -11,23 +11,25 @@ HEAD = """\
 What `hpclaunch` says of a job before it is submitted. `hpclaunch check` says it all at once; `render` and `submit`
 refuse with exit code 1 and print warnings on stderr. This file is made from the code by `make docs`.
 
-Each message names its check, the numbers, a way out, and its source: the FILE:LINE of the profile's key, or where a
-rule that no profile holds is written down. A key that a profile lists under `unconfirmed` warns and never refuses.
-`--force CHECK`, or `force: [CHECK]` in hpclaunch.yaml, makes a check warn, unless it leaves nothing to render. A site
-profile of one's own gets a check by having the keys that it reads; `hpclaunch site schema` tells what they mean.
+Each message names its check, the value that is wrong, the limit, what to use, and its source: the FILE:LINE of the
+profile's key, or where a rule that no profile holds is written down. A key that a profile lists under `unconfirmed`
+warns and never refuses. `--force CHECK`, or `force: [CHECK]` in hpclaunch.yaml, makes a check warn, unless it leaves
+nothing to render. A site profile of your own gets a check by having the keys that it reads; `hpclaunch site schema`
+says what they mean.
 
-| check | what it does | reads | rests on |
+| check | what it does | reads | source |
 |---|---|---|---|
 """
 
 SCRIPTS = """
-## In scripts that somebody else wrote
+## Only in scripts
 
-`hpclaunch check --script FILE` names the same checks at the script's lines, and what only a script can have wrong. What
-refuses has exit code 1.
+`hpclaunch check --script FILE` runs the same checks over a script of anybody's, each diagnostic at its line and in the
+script's own words, and these, which are about what only a script can have wrong. `--fix` prints the script with what is
+certain fixed in its directives and every other byte as it was, `--diff` what that changes.
 
-| check | what is wrong | how | reads | rests on |
-|---|---|---|---|---|
+| check | what it does | reads | source |
+|---|---|---|---|
 """
 
 
@@ -36,14 +38,16 @@ def cell(words: str) -> str:
     return " ".join(f"`{word}`" for word in words.split())
 
 
+def table(checks: dict[str, Check]) -> str:
+    """Return the rows of a table of checks."""
+    rows = ""
+    for name, check in checks.items():
+        sources = dict.fromkeys(["the profile" if check.reads else "", check.source, *check.sources.values()])
+        source = " or ".join(filter(None, sources))
+        sentence = check.sentence.replace("<", "&lt;").replace("$", "\\$").replace("|", "\\|")
+        rows += f"| `{name}` | {sentence} | {cell(check.reads)} | {source} |\n"
+    return rows
+
+
 if __name__ == "__main__":
-    print(HEAD, end="")  # noqa: T201 - it prints
-    for name, check in CHECKS.items():
-        source = " or ".join(filter(None, ("the profile" if check.reads else "", check.source, check.slurm_source)))
-        print(f"| `{name}` | {check.sentence.replace('<', '&lt;')} | {cell(check.reads)} | {source} |")  # noqa: T201 - see above
-    print(SCRIPTS, end="")  # noqa: T201 - see above
-    for name, trap in TRAPS.items():
-        how = "refuses" if trap.refuses else "warns"
-        rests_on = " or ".join(filter(None, ("the profile" if trap.reads else "", *trap.source.split(" | "))))
-        sentence = trap.sentence.replace("|", "\\|").replace("$", "\\$")
-        print(f"| `{name}` | {sentence} | {how} | {cell(trap.reads)} | {rests_on} |")  # noqa: T201 - see above
+    print(HEAD + table(CHECKS) + SCRIPTS + table(SCRIPT_CHECKS), end="")  # noqa: T201 - it prints

@@ -7,61 +7,64 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import request_options
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
-from hpclaunch.job.checks import Finding
+from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
 
 
 @click.command("check", context_settings=CONTEXT)
 @request_options
-@click.option(
-    "--script", type=click.Path(path_type=Path), help="Check this script, which somebody else wrote, by line."
-)
+@click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
+@click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
+@click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
-def check_command(ctx: click.Context, /, script: Path | None, as_json: bool, **values: Any) -> None:
-    """Say what the site would refuse or mishandle of COMMAND's job, all at once, and show the plan; submit nothing.
+def check_command(
+    ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_json: bool, **values: Any
+) -> None:
+    """Check COMMAND's job, all at once, and show its plan; submit nothing.
 
-    The exit code is 1 where anything is refused. `--force CHECK` makes a check warn and not refuse.
+    The exit code is 1 if anything is refused. `--force CHECK` makes a check warn and not refuse.
     """
     if script is not None:
         from hpclaunch.cli.check_script import check_script
         from hpclaunch.cli.requests import script_options
 
         host, typed = script_options(ctx, values)
-        raise SystemExit(check_script(script, host, values["site"], typed, as_json))
+        raise SystemExit(check_script(script, host, values["site"], typed, fix=fix, diff=diff, as_json=as_json))
+    if fix or diff:
+        raise click.UsageError(f"--{'fix' if fix else 'diff'} needs --script FILE", ctx)
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
-    plan, findings = consider(profile, request)
+    plan, diagnostics = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
         from hpclaunch.cli.price import show_remaining
 
         show_remaining(plan, profile)
-    words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
-    report(plan, words + findings, as_json)
+    words = [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
+    report(plan, words + diagnostics, as_json)
 
 
-def report(plan: Plan | None, findings: list[Finding], as_json: bool) -> None:
-    """Print the findings, the refusals first, and the plan; exit 1 where anything is refused."""
-    refused = [finding for finding in findings if finding.refuses]
-    warned = [finding for finding in findings if not finding.refuses]
-    if any(finding.fatal for finding in refused):
+def report(plan: Plan | None, diagnostics: list[Diagnostic], as_json: bool) -> None:
+    """Print the diagnostics, the refusals first, and the plan; exit 1 if anything is refused."""
+    refused = [one for one in diagnostics if one.refuses]
+    warned = [one for one in diagnostics if not one.refuses]
+    if any(one.fatal for one in refused):
         plan = None
     if as_json:
         import json
 
-        found = [msgspec.to_builtins(finding) for finding in refused + warned]
+        found = [one.record() for one in refused + warned]
         table = dict(rows(plan)) if plan else None
-        click.echo(json.dumps({"refused": bool(refused), "findings": found, "plan": table}, indent=2))
+        click.echo(json.dumps({"refused": bool(refused), "diagnostics": found, "plan": table}, indent=2))
     else:
-        for finding in refused + warned:
-            click.echo(f"{'refused' if finding.refuses else 'warning'}  {printable(str(finding))}")
+        for one in refused + warned:
+            click.echo(f"{'refused' if one.refuses else 'warning'}  {printable(str(one))}")
         if plan:
             for name, value in rows(plan):
                 if value:

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from hpclaunch.cli.foreign import announce
 from hpclaunch.errors import HpclaunchError, counted
+from hpclaunch.job.checks import Diagnostic
+from hpclaunch.job.directives.read import PREFIX, scheduler_of, words
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
-from hpclaunch.scripts.directives import PREFIX, scheduler_of
 from hpclaunch.scripts.examine import Report, examine, split_lines
-from hpclaunch.scripts.remark import Remark, load
+from hpclaunch.scripts.fix import fixed
 from hpclaunch.scripts.shell import INSTALL, can_read
-from hpclaunch.scripts.tables import words
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
 WINNING = words(
@@ -28,53 +27,84 @@ WINNING = words(
 )
 
 
-def check_script(path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], as_json: bool) -> int:
-    """Print what there is to say of a script; return the exit code.
+_LONGEST = 300_000  # bytes; job scripts have a few thousand
 
-    `host` is the profile that knows this machine.
+
+def check_script(
+    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], *, fix: bool, diff: bool, as_json: bool
+) -> int:
+    """Print the diagnostics of a script, or with `fix` or `diff` what it is without those that can be fixed.
+
+    `host` is the profile that knows this machine. Return the exit code.
     """
-    from hpclaunch.job.machine import follow_links
+    from hpclaunch.job.machine import follow_links, missing_folders
 
-    text = load(path)
+    text = _load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
+    here = _is_here(profile)
     if not can_read():
         click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), follow_links)
+
+    def look(text: str) -> Report:
+        return examine(text, profile, typed, lambda folders: missing_folders(folders, here, path.parent), follow_links)
+
+    new, done, report = fixed(text, look) if fix or diff else (None, [], look(text))
     if as_json:
-        click.echo(_json(path, report))
-    else:
-        _print(path, report)
+        click.echo(_json(path, report, done, new))
+        return 1 if report.refused else 0
+    for one in done:
+        click.echo(f"{_line(path, one, 'fixed')}", err=True)
+    for one in report.diagnostics:
+        click.echo(_line(path, one, "error" if one.refuses else "warning"), err=new is not None)
+    errors = sum(one.refuses for one in report.diagnostics)
+    count = f"{counted(errors, 'error')}, {counted(len(report.diagnostics) - errors, 'warning')}"
+    summary = count if report.diagnostics else "nothing left to fix" if done else "nothing to say"
+    click.echo(f"hpclaunch: {click.format_filename(path)} on {profile.name}: {summary}", err=True)
+    if diff:
+        click.echo(_diff(path, text, new or ""), nl=False)
+    elif new is not None:
+        click.echo(new, nl=False)
     return 1 if report.refused else 0
 
 
-def _print(path: Path, report: Report) -> None:
-    for one in report.remarks:
-        click.echo(_line(path, one))
-    errors = sum(one.refuses for one in report.remarks)
-    warnings = len(report.remarks) - errors
-    count = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    told = f"{click.format_filename(path)} on {report.profile.name}: {count if report.remarks else 'nothing to say'}"
-    click.echo(f"hpclaunch: {told}", err=True)
+def _load(path: Path) -> str:
+    """Return a script's text. Raises HpclaunchError if it cannot be read, or is not a script."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LONGEST + 1)
+    except OSError as error:
+        raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > _LONGEST:
+        raise HpclaunchError(f"{path}: more than {_LONGEST // 1000} kB: no job script is that long")
+    if b"\0" in data:
+        raise HpclaunchError(f"{path}: a binary file, no job script")
+    if not data.strip():
+        raise HpclaunchError(f"{path}: an empty file, no job script")
+    return data.decode(errors="surrogateescape")
 
 
-def _line(path: Path, one: Remark) -> str:
-    kind = "error" if one.refuses else "warning"
-    source = f"  [{one.source}]" if one.source else ""
-    return f"{_where(path, one.line)} {kind}: {one.check}: {one.message}{source}"
+def _line(path: Path, one: Diagnostic, kind: str) -> str:
+    name, source = click.format_filename(path), f"  [{one.source}]" if one.source else ""
+    return f"{name}:{f'{one.line}:' if one.line else ''} {kind}: {one.check}: {one.message}{source}"
 
 
-def _where(path: Path, line: int) -> str:
-    name = click.format_filename(path)
-    return f"{name}:{line}:" if line else f"{name}:"
-
-
-def _json(path: Path, report: Report) -> str:
+def _json(path: Path, report: Report, done: list[Diagnostic], new: str | None) -> str:
     import json
 
-    found = {"script": click.format_filename(path), "site": report.profile.name, "refused": report.refused,
-             "findings": [msgspec.to_builtins(one) for one in report.remarks]}  # fmt: skip
-    return json.dumps(found, indent=2)
+    answer = {"script": click.format_filename(path), "site": report.profile.name, "refused": report.refused,
+              "diagnostics": [one.record() for one in report.diagnostics]}  # fmt: skip
+    if new is not None:
+        answer |= {"fixed": [one.record() for one in done], "text": new}
+    return json.dumps(answer, indent=2)
+
+
+def _diff(path: Path, old: str, new: str) -> str:
+    from difflib import unified_diff
+
+    name = click.format_filename(path)
+    lines = unified_diff(old.splitlines(True), new.splitlines(True), name, f"{name} (fixed)")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _profile(path: Path, lines: list[str], name: str | None, host: str | None) -> Profile:
@@ -102,13 +132,6 @@ def _scheduler(name: str) -> str | None:
         return search.load(name).site.scheduler
     except HpclaunchError:
         return None
-
-
-def _exists(folder: str, path: Path) -> bool:
-    try:
-        return any((root / Path(folder).expanduser()).is_dir() for root in (Path(), path.parent))
-    except (OSError, RuntimeError, ValueError):
-        return False
 
 
 def _is_here(profile: Profile) -> bool:

@@ -61,9 +61,9 @@ def complete_workload(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 def _complete_check(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from hpclaunch.job.checks import CHECKS
-    from hpclaunch.scripts.traps import TRAPS
+    from hpclaunch.scripts.checks import SCRIPT_CHECKS
 
-    names = {**CHECKS, **TRAPS} if ctx.params.get("script") else CHECKS
+    names = {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
     return [name for name in names if name.startswith(incomplete)]
 
 

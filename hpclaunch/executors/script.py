@@ -139,13 +139,13 @@ class ScriptExecutor(core.PicklingExecutor):
 
         Raises RequestError with every refusal.
         """
-        from hpclaunch.job.checks import check_findings
+        from hpclaunch.job.checks import run_check
         from hpclaunch.profile.search import Profile
 
         plan = self._worker_plan(count)
         # The plan does not know its profile's files: what is said has no FILE:LINE.
         said: dict[bool, list[str]] = {True: [], False: []}
-        for finding in check_findings(Profile(plan.name, [], plan.site), plan, "arrays"):
+        for finding in run_check(Profile(plan.name, [], plan.site), plan, "arrays"):
             said[finding.refuses].append(f"{finding.check}: {count} jobs at once are an array: {finding.message}")
         for warning in said[False]:
             warnings.warn(warning, stacklevel=2)

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from hpclaunch.errors import RequestError
 from hpclaunch.job import checks
-from hpclaunch.job.checks import Finding
+from hpclaunch.job.checks import Diagnostic, Script
 from hpclaunch.job.checks.suggestions import with_suggestions
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
@@ -24,29 +24,37 @@ def make_plan(profile: Profile, request: Request) -> Plan:
 
     Raises RequestError with every refusal at once, each with the numbers and what to use.
     """
-    plan, findings = consider(profile, request)
-    refusals = [str(finding) for finding in findings if finding.refuses]
+    plan, diagnostics = consider(profile, request)
+    refusals = [str(one) for one in diagnostics if one.refuses]
     if plan is None or refusals:
         raise RequestError(*refusals)
     return plan
 
 
-def consider(profile: Profile, request: Request) -> tuple[Plan | None, list[Finding]]:
+def consider(profile: Profile, request: Request, script: Script | None = None) -> tuple[Plan | None, list[Diagnostic]]:
     """Return the plan of a request and what the checks say of it, refusals and warnings alike.
 
     A refused request has a plan too; the plan is None only if a value of the request means nothing at the site. The
-    rest of such a request is checked as well, so that everything is reported at once.
+    rest of such a request is checked as well, so that everything is reported at once. A `script` is what the request
+    was read from.
     """
-    findings = list(checks.request_findings(profile, request))
-    wrong = {finding.check for finding in findings}
-    request = structs.replace(request, **{option: None for name in wrong for option in _LEFT_OUT[name]})
-    plan = unchecked_plan(profile, request)
+    diagnostics = list(checks.check_request(profile, request))
+    wrong = {one.check for one in diagnostics}
+    request = own = structs.replace(request, **{option: None for name in wrong for option in _LEFT_OUT[name]})
 
-    def check(request: Request) -> Iterator[Finding]:
-        return checks.plan_findings(profile, unchecked_plan(profile, request), anywhere="partition" in wrong)
+    def planned(request: Request) -> Plan:
+        plan = unchecked_plan(profile, request)
+        if script is None:
+            return plan
+        read = script if request is own else structs.replace(script, cpus=None)
+        return structs.replace(plan, script=read, directives=request.directive)
 
-    findings = list(with_suggestions([*findings, *check(request)], request, check))
+    def check(plan: Plan) -> Iterator[Diagnostic]:
+        return checks.check_plan(profile, plan, anywhere="partition" in wrong)
+
+    plan = planned(request)
+    diagnostics = list(with_suggestions([*diagnostics, *check(plan)], request, planned, check))
     if wrong:
-        return None, findings
-    warnings = [str(finding) for finding in findings if not finding.refuses]
-    return structs.replace(plan, warnings=warnings), findings
+        return None, diagnostics
+    warnings = [str(one) for one in diagnostics if not one.refuses]
+    return structs.replace(plan, warnings=warnings), diagnostics

@@ -16,10 +16,11 @@ def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:
 def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[str, str]]:
     """Yield (key, message) for each limit of `qos` that a job of this length and size exceeds."""
     if seconds > times.clock_seconds(qos.max_walltime):
-        yield "max_walltime", f"{times.clock(seconds)} asked, {qos.name} allows {qos.max_walltime}"
+        yield "max_walltime", f"walltime {times.clock(seconds)} exceeds {qos.name}'s limit of {qos.max_walltime}"
     if qos.disputed_max_gpus and gpus > qos.disputed_max_gpus:
-        yield "disputed_max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.disputed_max_gpus} at the very most"
+        most = qos.disputed_max_gpus
+        yield "disputed_max_gpus", f"{gpus} GPUs exceed {qos.name}'s limit, {most} at most by any source"
     elif qos.max_gpus and gpus > qos.max_gpus:
-        yield "max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.max_gpus}"
+        yield "max_gpus", f"{gpus} GPUs exceed {qos.name}'s limit of {qos.max_gpus}"
     if qos.max_cores and cores > qos.max_cores:
-        yield "max_cores", f"{cores} cores asked, {qos.name} allows {qos.max_cores}"
+        yield "max_cores", f"{cores} cores exceed {qos.name}'s limit of {qos.max_cores}"

@@ -77,6 +77,22 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     return structs.replace(request, machine=machine)
 
 
+def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
+    """Return those folders that are not there, seen from here or from `beside`; and whether that is sure.
+
+    If this machine is not the site's, not `here`, another may have what is missing.
+    """
+    found = {}
+    for folder in folders:
+        try:
+            exists = any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside))
+        except (OSError, RuntimeError, ValueError):
+            exists = False
+        if not exists:
+            found[folder] = here or not folder.startswith("/")
+    return found
+
+
 def _links(site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Yield each path of a request that leads to a file system that must be named, or into the home folder as ~."""
     home = paths.home().resolve()

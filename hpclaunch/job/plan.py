@@ -12,6 +12,7 @@ from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.basis import Basis
 from hpclaunch.job.cost import Cost
+from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.schedulers import Scheduler, scheduler
@@ -75,6 +76,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
+    script: Script | None = None  # the job's own script, if somebody else wrote it
 
     @property
     def scheduler(self) -> Scheduler:

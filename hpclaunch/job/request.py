@@ -28,6 +28,9 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     cores: Annotated[int | None, about("Cores of this machine, if the job runs on it.")] = None
     links: Annotated[dict[str, str], about("Where paths of the request lead.")] = {}
+    missing_folders: Annotated[
+        dict[str, bool], about("Folders of its output that are not there; if that is sure.")
+    ] = {}
     program_problem: Annotated[str, about("Why the command's program cannot run here.")] = ""
     program_is_final: Annotated[bool, about("Nor can it run as a job.")] = False
     program_saves: Annotated[bool, about("It seems to save before the walltime and to continue later.")] = True

@@ -99,6 +99,7 @@ class Partition(Record, frozen=True, kw_only=True):
     directives: Annotated[
         list[Line] | None, about("Directives that request it (absent: its name; []: none is needed).")
     ] = None
+    constraint: Annotated[bool, Meta(description="Its name is a constraint (-C) and no partition of Slurm's.")] = False
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
     gpu: Annotated[Line | None, about("The GPU's model.")] = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.directives.read import read
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts.directives import read
 
 
 def guess(lines: list[str], scheduler: str) -> list[Profile]:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from hpclaunch.job.checks.downloads import download
-from hpclaunch.job.storage import as_named, named_by
-from hpclaunch.profile.yamlfile import Key
-from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.launch import Launch, Program, assignments, modules, opened, replaced
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.launch import Program, assignments, opened, replaced
 from hpclaunch.scripts.pbs_commands import PBS_CHECKS
 from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.remark import Remark, remark
-from hpclaunch.scripts.shell import Command, Word
-from hpclaunch.scripts.values import whole
+from hpclaunch.scripts.shell import Command
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
-_LOCAL = ("PBS_JOBFS", "TMPDIR")
 
 
 # What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
@@ -31,27 +27,34 @@ def look(program: Program, asked: Asked) -> Iterator[Remark]:
         yield from check(program, asked)
 
 
-def lines_that_run(program: Program, asked: Asked, lines: list[str]) -> list[str]:
-    """Return the lines of commands, without what is only shown or for other files, and with $HOME as it is set."""
+def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
+    """Yield what the commands run, each with its line: known variables replaced, nothing that is only shown."""
     known = {one.name: str(one.value) for one in program.variables.values() if one.name == "HOME"}
-    if (variable := asked.profile.site.account_variable) and (account := _account(asked)):
+    account = asked.values.get("account") or asked.profile.site.account
+    if (variable := asked.profile.site.account_variable) and account:
         known[variable] = account
-    found = []
-    for number, line in enumerate(lines, 1):
-        if number in program.body.quiet or not line.strip() or not line.isprintable() or line.lstrip().startswith("#"):
+    outer = {id(command.within) for command in program.body.commands}
+    for command in program.body.commands:
+        if command.says or "ssh" in command.inside or id(command) in outer:
             continue
+        pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
+        words = [f"{name}={_quoted(word)}" for name, word in pairs] + [*map(_quoted, command.files)]
+        words = [*command.words[:1], *words, *map(_quoted, opened(command.words[1:], program.variables))]
+        text = " ".join(words)
         for name, value in known.items():
-            line = replaced(line, name, value)  # noqa: PLW2901
-        found.append(re.sub(r"(?<![^\s=:\"])~(?=/)", lambda _: known.get("HOME", "~"), line))
-    return found
+            text = replaced(text, name, value)
+        text = re.sub(r"(?<![^\s=:\"])~(?=/)", lambda _: known.get("HOME", "~"), text)
+        text = " ".join(text.split("\n")).strip()
+        if text and text.isprintable():
+            yield command.line, text
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if " " in word and "'" not in word else word
 
 
 def _words(asked: Asked) -> tuple[str, str, bool]:
     return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
-
-
-def _account(asked: Asked) -> str | None:
-    return asked.values.get("account") or asked.profile.site.account
 
 
 def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -105,99 +108,6 @@ def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
                 yield remark("fixed-port", command.line, text + _words(asked)[1])
 
 
-def _downloads(program: Program, asked: Asked) -> Iterator[Remark]:
-    site, part = asked.profile.site, asked.partition
-    reaches = part.internet if part.internet is not None else site.internet
-    if reaches is not False:
-        return
-    better = [name for name, other in site.partitions.items() if other.internet]
-    offline = {one.name for command in program.body.commands for one in command.settings}
-    for command in program.body.commands:
-        what = "" if command.says or "ssh" in command.inside else download(command.words)
-        if what and not (what.startswith("nextflow") and "NXF_OFFLINE" in offline):
-            where = f"; use partition {' or '.join(better)}, or fetch it beforehand" if better else ""
-            name = asked.values.get("partition") or site.default_partition
-            known = site.find_partition(name) if part.internet is not None else None
-            key: Key = ("partitions", known[0], "internet") if known else ("internet",)
-            yield remark("download", command.line, f"{what}: the nodes of {name} have no internet{where}", key=key)
-
-
-def _retired(program: Program, asked: Asked) -> Iterator[Remark]:
-    for command in program.body.commands:
-        if instead := asked.profile.site.removed_commands.get(command.name):
-            text = f"{command.name} is gone from {asked.profile.name}: use {instead}"
-            yield remark("commands", command.line, text, key=("removed_commands", command.name))
-
-
-def _arch(program: Program, asked: Asked) -> Iterator[Remark]:
-    """Compare the modules with those that come before the site's own on this partition (arch/a100).
-
-    Where a module is loaded on a condition, or where a job without GPUs prepares what others use, nothing is sure.
-    """
-    site, needed = asked.profile.site, asked.partition.modules
-    families = {module.partition("/")[0] for module in site.modules}
-    others = {module: name for name, part in site.partitions.items() for module in part.modules if module not in needed}
-    loaded = list(modules(program.body))
-    names: list[str] = [module for _, module in loaded]
-    first = next((i for i, module in enumerate(names) if module.partition("/")[0] in families), None)
-    where = asked.values.get("partition") or site.default_partition
-    if asked.partition.free or any(command.inside & {"if", "function"} for command, _ in loaded):
-        return
-    for command, module in loaded:
-        if module in others and asked.gpus:
-            right = f"use {needed[0]}" if needed else "leave it out"
-            key = ("partitions", others[module], "modules")
-            text = f"{module} is not for partition {where}: {right}"
-            yield remark("modules", command.line, text, key=key)
-            return
-    for wanted in needed if first is not None else ():
-        command, family = loaded[first or 0]
-        kind = wanted.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
-        if wanted not in names and not any(name.partition("/")[0].endswith(kind) for name in names[:first]):
-            text = f"{family} on {where} needs `module load {wanted}` before it"
-            yield remark("modules", command.line, text)
-        elif wanted in names and names.index(wanted) > (first or 0):
-            text = f"{wanted} must be loaded before {family}, line {command.line}"
-            yield remark("modules", loaded[names.index(wanted)][0].line, text)
-
-
-def _texts(program: Program) -> Iterator[tuple[int, Word]]:
-    """Yield (line, word) for what commands take, write and set; not what they only show, or run elsewhere."""
-    for command in program.body.commands:
-        if not command.says and "ssh" not in command.inside:
-            items = [item for one in command.settings for item in one.items or [one.value]]
-            for word in opened([*command.words, *items, *command.files], program.variables):
-                yield command.line if "\n" not in word else word.line or command.line, word
-
-
-def _storage(program: Program, asked: Asked) -> Iterator[Remark]:
-    """Find paths in file systems that the job does not name."""
-    site, account = asked.profile.site, _account(asked)
-    has = [as_named(site, name) for name in asked.values.get("storage", [])]
-    variable, missing = site.account_variable, dict[str, int]()
-    for line, word in _texts(program) if site.storage_roots else ():
-        text: str = word
-        if variable and variable in word.expands and account:
-            text = replaced(text, variable, account)
-        for name in named_by(site, account, [text]):
-            if name not in has:
-                missing.setdefault(name, line)
-    for name, line in missing.items():
-        text = f"a path in {name}, which the job does not see: write -l storage={'+'.join([*has, *missing])}"
-        yield remark("storage", line, text)
-
-
-def _jobfs(program: Program, asked: Asked) -> Iterator[Remark]:
-    """Find a node-local disk that is used and not asked for."""
-    needed = asked.profile.site.ask_jobfs and asked.partition.jobfs_gb_per_node
-    if not needed or "jobfs_gb" in asked.values | asked.lines:
-        return
-    used = [(line, name) for line, word in _texts(program) for name in _LOCAL if name in word.expands]
-    for line, name in used[:1]:
-        text = f"${name} lies on the node's own disk, of which a job gets little unless it asks: write -l jobfs="
-        yield remark("jobfs", line, text)
-
-
 def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
     """Find a start in the background that the script's end kills."""
     commands = program.body.commands
@@ -227,23 +137,6 @@ def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
                 text = f"torchrun starts {ranks} ranks on a node, the directives ask for {asked.gpus} GPUs there"
                 more = ranks > asked.gpus
                 yield remark("trainer", start.line, text, refuses=more)
-        for option, value in _pairs(start):
-            have, what = (asked.nodes, "nodes") if "node" in option else (asked.gpus, "GPUs on a node")
-            count = whole(value)
-            if count and have and count != have:
-                # Without Slurm's variables Lightning takes a part of the GPUs that it sees, and the others idle.
-                idle = not _words(asked)[2] and "node" not in option and count < have
-                text = f"{option} {value}: the directives ask for {have} {what}{'; the others idle' if idle else ''}"
-                yield remark("trainer", start.line, text, refuses=not idle)
-
-
-def _pairs(launch: Launch) -> Iterator[tuple[str, str]]:
-    """Yield Lightning's own settings among the command's arguments."""
-    for word, after in zip(launch.words, [*launch.words[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        bare = name.lstrip("-").replace("-", "_").removeprefix("trainer.")
-        if bare in ("num_nodes", "devices") and (equals or name.startswith("--")):
-            yield name, value if equals else after
 
 
 def _early(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -270,23 +163,11 @@ def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
         if own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
             yield remark("layout", line, text)
-        elif not own and start.python and 1 < per_node < asked.gpus:
-            text = f"{per_node} tasks on a node for {asked.gpus} GPUs: write --ntasks-per-node={asked.gpus}"
-            yield remark("layout", line, f"{text}, one for each")
-
-
-def _signal(program: Program, asked: Asked) -> Iterator[Remark]:
-    """Find a --signal for the steps of a job that has none."""
-    given = [(line, text) for line, text in asked.carried if re.match(r"--signal[= ](?!R?B)", text)]
-    if given and program.starts and not any(start.layer("srun", "mpirun") for start in program.starts):
-        line, text = given[-1]
-        text += ": it goes to what srun starts, and nothing is; begin the program with srun"
-        yield remark("signal", line, text)
 
 
 _Check = Callable[[Program, Asked], Iterator[Remark]]
-_EVERYWHERE: tuple[_Check, ...] = (*(_fan_out, _ports, _downloads, _retired, _arch, _storage, _jobfs, _wait, _devices),)
+_EVERYWHERE: tuple[_Check, ...] = (_fan_out, _ports, _wait, _devices)
 _BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {
-    "slurm": (_early, _layout, _signal),
+    "slurm": (_early, _layout),
     "pbs": PBS_CHECKS,
 }

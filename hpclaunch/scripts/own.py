@@ -10,12 +10,14 @@ from msgspec import structs
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import consider
+from hpclaunch.job.directives import read as directives
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.job.directives.options import Directives
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm, directives
 from hpclaunch.scripts.examine import is_shell, split_lines
-from hpclaunch.scripts.remark import Directives
 from hpclaunch.scripts.shell import heredoc_lines
 
 
@@ -40,9 +42,9 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)
-    late = [one for one in found.remarks if one.check == "late"]
+    late = [one for check, one in found.found if check == "late"]
     if late:
-        raise HpclaunchError(*(f"{path}:{one.line}: a directive that is {one.message}" for one in late))
+        raise HpclaunchError(*(f"{path}:{one.at}: {one.message}" for one in late))
     if own != scheduler:
         found = Directives(scheduler)
     own_name = found.last("job-name", "N")
@@ -55,7 +57,11 @@ def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
     """Return the plan of what the directives ask for; what they leave open is not filled in from the profile."""
     plan, _ = consider(profile, Request())
     assert plan is not None  # noqa: S101 - an empty request has no word that a site does not know
-    asked = (asked_slurm if found.scheduler == "slurm" else asked_pbs).ask(profile, found)
+    asked = (
+        directives.dialect(found.scheduler).ask(profile, found, {})
+        if found.options
+        else Asked(profile, found, Partition())
+    )
     values = asked.values
     return structs.replace(
         plan,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.launch import Launch, Program, assignments, is_python, unwrap
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.launch import Launch, Program, is_python, unwrap
 from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command, Word
-from hpclaunch.scripts.values import whole
 
 _COUNTS = re.compile(r"-{0,2}\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)
 
@@ -97,13 +97,6 @@ def _node_count(program: Program, _asked: Asked) -> Iterator[Remark]:
                     yield remark("node-count", known, f"${name}, if it is to be the nodes: {text}", refuses=False)
 
 
-def _ncpus(program: Program, _asked: Asked) -> Iterator[Remark]:
-    for command in program.body.commands:
-        if any(one.name == "NCPUS" for one in assignments(command)):
-            text = "NCPUS is PBS's own variable, the cores of the node: use another name"
-            yield remark("ncpus-variable", command.line, text, refuses=False)
-
-
 def _folder(program: Program, asked: Asked) -> Iterator[Remark]:
     if asked.folder or any(map(_moves, program.body.commands)):
         return
@@ -118,4 +111,4 @@ def _moves(command: Command) -> bool:
     return command.name in ("cd", "pushd")
 
 
-PBS_CHECKS = (_pbsdsh, _node_count, _ncpus, _folder)
+PBS_CHECKS = (_pbsdsh, _node_count, _folder)

@@ -6,9 +6,10 @@ import math
 import re
 from typing import Any
 
-from hpclaunch.scripts.asked import Asked
+from hpclaunch.job.directives.asked import Asked
+from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers.values import whole
 from hpclaunch.scripts.launch import Launch
-from hpclaunch.scripts.values import whole
 
 _NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
 
@@ -31,14 +32,14 @@ def step_size(asked: Asked, launch: Launch) -> tuple[int, int]:
 
 def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
     """Return the values of the request that asks for the same job."""
-    site, part = asked.profile.site, asked.partition
+    part = asked.partition
     launcher, ranks = _ranks(asked, launch)
     values = {**asked.values, "nodes": asked.nodes, "launcher": launcher, "tasks_per_node": ranks}
     values["gpus_per_node"] = asked.gpus
     if asked.cpus and (asked.cpus_said or not asked.gpus) and not (part.cpus_per_gpu_exact and asked.gpus):
         over = part.cores_per_node and asked.cpus > part.cores_per_node
         values["cpus_per_task"] = max(math.ceil(asked.cpus / ranks) if over else asked.cpus // ranks, 1)
-    if asked.nodes == 1 and site.scheduler == "pbs" and part.cores_per_node is None and not part.max_cores:
+    if asked.nodes == 1 and part.cores_per_node is None and not part.max_cores:
         values["cpus_per_task"] = max((asked.cpus or 1) // ranks, 1)
     if launch and launch.words:
         values["command"] = [str(word) for word in launch.words]
@@ -47,7 +48,7 @@ def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
 
 def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     """Return the launcher and the ranks that it starts on a node."""
-    starts = asked.starts if asked.profile.site.scheduler == "slurm" else 1
+    starts = asked.starts if scheduler(asked.profile.site.scheduler).starts_ranks else 1
     if launch and launch.layer("srun"):
         starts = step_size(asked, launch)[1]
     if launch is None:
@@ -79,6 +80,6 @@ def _mpi(asked: Asked, options: dict[str, str], starts: int) -> int:
         return max(math.ceil(int(total) / asked.nodes), 1)
     if "NGPUS" in total.upper():
         return asked.gpus or 1
-    if asked.profile.site.scheduler == "pbs":
+    if not scheduler(asked.profile.site.scheduler).starts_ranks:
         return asked.gpus or asked.cpus or 1
     return starts

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hpclaunch.errors import TemplateError
+from hpclaunch.job.directives.options import Directives
+from hpclaunch.job.directives.read import PREFIX, dialect, read
 from hpclaunch.paths import shown
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm
-from hpclaunch.scripts.directives import PREFIX, read
-from hpclaunch.scripts.remark import Directives
 from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
@@ -34,11 +33,11 @@ def check(plan: Plan, script: str, templates: Iterable[Path]) -> None:
 
 def differences(plan: Plan, script: str) -> Iterator[str]:
     """Yield what the script's directives ask for otherwise than the plan, or do not ask for."""
-    slurm = plan.site.scheduler == "slurm"
+    slurm = plan.scheduler.starts_ranks
     found = read(script.split("\n"), plan.site.scheduler, set())
     # Without the partitions' sizes the reader leaves every number as it stands, PBS's totals too.
     profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))
-    asked = (asked_slurm.ask if slurm else asked_pbs.ask)(profile, found)
+    asked = dialect(plan.site.scheduler).ask(profile, found, {})
     nodes, has = asked.nodes, asked.values
     cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
     rows = [
@@ -63,7 +62,7 @@ def _absent(plan: Plan, found: Directives) -> Iterator[str]:
     """Yield the directives of the partition, the profile and the request that are not among those `found`."""
     partition = plan.partition.directives
     if partition is None:
-        partition = [f"{'--partition=' if found.scheduler == 'slurm' else '-q '}{plan.partition_name}"]
+        partition = [dialect(found.scheduler).WORDS["partition"].format(plan.partition_name)]
     lines = [f"{PREFIX[found.scheduler]} {line}" for line in [*partition, *plan.directives]]
     has = {(option.name, option.value) for option in found.options}
     for option in read(lines, found.scheduler, set()).options:

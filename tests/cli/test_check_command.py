@@ -63,7 +63,7 @@ def test_json_is_for_machines(cli):
     result = cli(*GADI, "--nodes", "21", "--json", *TRAIN)
     answer = json.loads(result.stdout)
     assert (result.exit_code, answer["refused"]) == (1, True)
-    (finding,) = answer["findings"]
+    (finding,) = answer["diagnostics"]
     assert (finding["check"], finding["key"], finding["refuses"]) == ("size", "partitions.gpuvolta.max_cores", True)
     assert finding["source"].startswith("gadi.yaml:")
     assert (answer["plan"]["nodes"], answer["plan"]["world_size"]) == (21, 84)
@@ -73,9 +73,11 @@ def test_json_is_for_machines(cli):
 def test_force_makes_a_check_warn(cli):
     """A forced check warns, on every command and in the script's own first lines; the others still refuse."""
     words = ("--site", "gadi", "-A", "ab12", "-t", "50h", "--force", "walltime")
-    assert cli("check", *words, *TRAIN).stdout.startswith("warning  walltime: 50:00:00 asked, gpuvolta allows 48:00:00")
+    assert cli("check", *words, *TRAIN).stdout.startswith(
+        "warning  walltime: 50:00:00 exceeds gpuvolta's limit of 48:00:00"
+    )
     script = cli("render", *words, *TRAIN)
-    assert "hpclaunch: warning: walltime: 50:00:00 asked" in script.stderr
+    assert "hpclaunch: warning: walltime: 50:00:00 exceeds" in script.stderr
     assert "#PBS -l walltime=50:00:00\n" in script.stdout
     assert "--walltime 50h --force walltime -- python" in script.stdout
     assert cli("render", *words, "--nodes", "99", *TRAIN).exit_code == 1
@@ -90,7 +92,7 @@ def test_force_comes_from_the_config_file_too(cli, work):
 def test_a_qos_of_a_grant_can_be_forced(cli):
     """A QoS that the profile does not know is refused, and forced it is asked for as it is given."""
     words = ("render", "--site", "jean-zay", "-A", "abc@v100", "--qos", "qos_gpu-xy", "-t", "30h")
-    assert "partition v100 has no 'qos_gpu-xy'" in cli(*words, *TRAIN).stderr
+    assert "partition v100 has no QoS 'qos_gpu-xy'" in cli(*words, *TRAIN).stderr
     assert "#SBATCH --qos=qos_gpu-xy\n" in cli(*words, "--force", "qos", *TRAIN).stdout
 
 

@@ -168,7 +168,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         (
             ("render", "--site", "jean-zay", "--gpus-per-node", "5"),
             1,
-            "hpclaunch: gpus: 5 per node asked, a node of ",
+            "hpclaunch: gpus: 5 GPUs per node, but a ",
         ),
         ((*RENDER, "-t", "2 days"), 1, "hpclaunch: walltime: '2 days' is no walltime"),
         ((*RENDER, "-J", "a\nb"), 1, "hpclaunch: --job-name: expected at most 230 letters"),

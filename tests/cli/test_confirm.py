@@ -139,7 +139,7 @@ def test_max_cost_submits_nothing(qsub):
     """Above --max-cost nothing is asked and nothing is submitted."""
     qsub()
     stdout, talk = at_terminal(*DEAR, "--max-cost", "40", answer=b"y\n", code=1)
-    assert "max-cost: 40 SU allowed, the job may cost 48 SU" in talk and "[y/N]" not in talk
+    assert "max-cost: the job may cost 48 SU" in talk and "[y/N]" not in talk
     assert (stdout, jobs()) == ("", [])
 
 

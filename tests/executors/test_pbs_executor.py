@@ -207,7 +207,7 @@ def test_wrong_parameters_come_with_the_right_ones(qsub):
     executor = PbsExecutor("logs")
     with pytest.raises(ValueError, match=r"unknown parameter walltme; there are account.*queue.*walltime"):
         executor.update_parameters(walltme="1h")
-    with pytest.raises(RequestError, match="gpus: 5 per node asked, a node of gpuvolta has 4"):
+    with pytest.raises(RequestError, match="gpus: 5 GPUs per node, but a gpuvolta node has 4"):
         executor.update_parameters(site="gadi", queue="gpuvolta", gpus_per_node=5)
     executor.update_parameters(queue="gpuq", gpus_per_node=4, mem_gb=1.5, timeout_min=90, project="ab12")
     assert (executor.plan.partition_name, executor.plan.walltime, executor.plan.mem_gb_per_node) == (

@@ -61,7 +61,7 @@ run_node() { # NODE_RANK
     exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
     local sweeper=$! beat=0 state=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.heartbeat
     while ((verdict == 0 && alive)); do
-        mv "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads names, all in one look
+        mv -T "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads all names at once
         sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
         for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
@@ -83,9 +83,9 @@ touch "$HPCLAUNCH_RUN_DIR"/node-{0..1}.heartbeat.0; shells=() beats=() heard=()
 for ((node = 0; node < 2; node++)); do # -n counts lines of the nodefile; no newline passes
     pbsdsh -n "${nodes[node]%% *}" -- /bin/bash -c "$(printf '. %q' "$HPCLAUNCH_RUN_DIR/node.sh") $node" & shells+=($!)
 done
-(trap '' TERM; exec tail -f /dev/null --pid=$$) & launch=$!
+(trap '' TERM; exec tail -f /dev/null --pid=$$) & head=$!
 # Rank 0 writes to the job's output too, whatever signal ends the job.
-(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$launch" \
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$head" \
     rank-0.{log,err} 2>/dev/null) & readers=($!)
 # pbsdsh returns 0 whatever happens and never notices a dead node, so the nodes send heartbeats.
 # Rounds of a second are counted, not the time: when the file system stalls, head and nodes stall together.
@@ -110,7 +110,7 @@ while ((deadline == 0 || round < deadline)); do
     { kill $! && ! wait $!; } 2>/dev/null || ((++round))
 done
 ((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
-{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$launch"; } 2>/dev/null
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$head"; } 2>/dev/null
 wait "${readers[@]}"
 
 # The first failure gives the job its exit code.

@@ -8,7 +8,7 @@ import pytest
 
 import hpclaunch
 from hpclaunch.errors import RequestError
-from hpclaunch.job.checks import CHECKS, Finding
+from hpclaunch.job.checks import CHECKS, Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
@@ -19,9 +19,10 @@ ACCOUNTS = {G: "ab12", J: "abc@v100"}
 REFUSES, WARNS = True, False
 # An array of PBS needs -r y, and Gadi may not take any.
 DEV = {"qos": "qos_gpu-dev"}
+MISSING = {"machine": {"missing_folders": {"logs": True}}}
 
 
-def found(name: str, **asked: Any) -> list[Finding]:
+def found(name: str, **asked: Any) -> list[Diagnostic]:
     """Return the findings of a request, of an account that fits where none is given."""
     account = ACCOUNTS.get(name.rsplit("/", maxsplit=1)[-1].removesuffix(".yaml"), ACCOUNTS[G])
     asked = {"command": COMMAND, "account": account} | asked
@@ -40,8 +41,8 @@ ON_A100 = {"account": "abc@a100", "partition": "a100"}
 ON_H100 = {"account": "abc@h100", "partition": "h100"}
 # check, site, refused or warned of, what is said, and the twin that is fine
 CASES = [
-    ("partition", G, REFUSES, {"partition": "gpuvolta-exec"}, "did you mean gpuvolta?", {"partition": "gpuvolta"}),
-    ("partition", J, REFUSES, {"partition": "gpu_p4"}, "has no 'gpu_p4'", {"partition": "gpu_p13"}),
+    ("partition", G, REFUSES, {"partition": "gpuvolta-exec"}, "use --partition gpuvolta", {"partition": "gpuvolta"}),
+    ("partition", J, REFUSES, {"partition": "gpu_p4"}, "has no partition 'gpu_p4'", {"partition": "gpu_p13"}),
     ("hint", J, WARNS, {"partition": "v100-16g"}, "shortens the wait", {"partition": "v100-32g"}),
     ("workload", G, REFUSES, {"command": [], "workload": "mnst"}, "mean mnist?", {"command": [], "workload": "mnist"}),
     ("placeholders", G, REFUSES, {"account": "your_project"}, "left from an example", {"account": "yp12"}),
@@ -50,39 +51,53 @@ CASES = [
     ("placeholders", J, REFUSES, {"account": "xxx@v100"}, "xxx", {"account": "xx@v100"}),
     ("placeholders", J, REFUSES, cmd("--data", "/path/to/data"), "/path/to", cmd("--data", "/data/path/to/x")),
     ("placeholders", G, REFUSES, cmd("--out=<dir>"), "<dir>", cmd("--filter=a<b>c")),
-    ("gpus", G, REFUSES, {"gpus_per_node": 5}, "has 4; use --gpus-per-node 4", {"gpus_per_node": 4}),
+    (
+        "gpus",
+        G,
+        REFUSES,
+        {"gpus_per_node": 5},
+        "a gpuvolta node has 4; use --gpus-per-node 4",
+        {"gpus_per_node": 4},
+    ),
     (
         "gpus",
         G,
         REFUSES,
         {"gpus_per_node": 0},
-        "for GPU jobs, with 1 to 4 per node; use --gpus-per-node 4 or --gpus-per-node 1",
+        "for jobs with 1 to 4 per node; use --gpus-per-node 4 or --gpus-per-node 1",
         {"gpus_per_node": 1},
     ),
-    ("gpus", G, REFUSES, {"partition": "copyq", "gpus_per_node": 1}, "has none", {"partition": "copyq"}),
-    ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
+    ("gpus", G, REFUSES, {"partition": "copyq", "gpus_per_node": 1}, "a copyq node has none", {"partition": "copyq"}),
+    (
+        "gpus",
+        J,
+        REFUSES,
+        {"gpus_per_node": 8},
+        "a v100 node has 4",
+        {"partition": "gpu_p2", "gpus_per_node": 8},
+    ),
     ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
-    ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "the others idle", {"tasks_per_node": 2}),
+    ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "leave 2 of 4 GPUs idle", {"tasks_per_node": 2}),
     (
         "ranks",
         J,
         REFUSES,
         {"machine": {"cores": 2}, "nodes": 5},
-        "20 asked, all on this machine, whose 2",
+        "20 ranks exceed this machine's limit of 16",
         {"machine": {"cores": 2}, "nodes": 4},
     ),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),
-    ("cpus", J, REFUSES, {"cpus_per_task": 11}, "a node of v100 has 40", {"cpus_per_task": 10}),
+    ("cpus", J, REFUSES, {"cpus_per_task": 11}, "a v100 node has 40", {"cpus_per_task": 10}),
     ("cpus", J, WARNS, {"gpus_per_node": 1, "cpus_per_task": 11}, "charged", {"gpus_per_node": 1, "cpus_per_task": 10}),
-    ("size", G, REFUSES, {"nodes": 21}, "1008 cores asked, gpuvolta allows 960", {"nodes": 20}),
+    ("size", G, REFUSES, {"nodes": 21}, "1008 cores exceeds gpuvolta's limit of 960", {"nodes": 20}),
     (
         "size",
         G,
         REFUSES,
         {"partition": "copyq", "tasks_per_node": 2},
-        "allows 1; use --tasks-per-node 1",
+        "limit of 1 core; use --tasks-per-node 1",
         {"partition": "copyq"},
     ),
     (
@@ -90,7 +105,7 @@ CASES = [
         G,
         REFUSES,
         {"partition": "hugemembw", "cpus_per_task": 6},
-        "wants at least 7; use --cpus-per-task 7",
+        "minimum of 7 cores; use --cpus-per-task 7",
         {"partition": "hugemembw", "cpus_per_task": 7},
     ),
     (
@@ -108,7 +123,7 @@ CASES = [
         J,
         WARNS,
         {"partition": "prepost", "cpus_per_task": 49},
-        "allows 48",
+        "limit of 48 cores",
         {"partition": "prepost", "cpus_per_task": 48},
     ),
     (
@@ -116,12 +131,12 @@ CASES = [
         J,
         REFUSES,
         {"partition": "prepost", "gpus_per_node": 2},
-        "has 1",
+        "a prepost node has 1",
         {"partition": "prepost", "gpus_per_node": 1},
     ),
-    ("memory", G, REFUSES, {"mem_gb": 383}, "has 382 GB", {"mem_gb": 382}),
+    ("memory", G, REFUSES, {"mem_gb": 383}, "exceeds the 382 GB", {"mem_gb": 382}),
     ("memory", J, WARNS, {"mem_gb": 160}, "memory comes with the cores", {"cpus_per_task": 10}),
-    ("memory", J, WARNS, directive("--mem-per-cpu=4G"), "--mem-per-cpu=4G asked", directive("--mail-type=END")),
+    ("memory", J, WARNS, directive("--mem-per-cpu=4G"), "--mem-per-cpu=4G: on", directive("--mail-type=END")),
     (
         "memory-charge",
         G,
@@ -130,16 +145,23 @@ CASES = [
         "47.7487 cores, 3.98 times",
         {"gpus_per_node": 1, "mem_gb": 95},
     ),
-    ("jobfs", G, REFUSES, {"jobfs_gb": 401}, "has 400 GB", {"jobfs_gb": 400}),
-    ("jobfs", J, WARNS, {"jobfs_gb": 1}, "ask for none", {}),
-    ("walltime", G, REFUSES, {"walltime": "48:00:01"}, "allows 48:00:00 up to 96 cores", {"walltime": "48:00:00"}),
+    ("jobfs", G, REFUSES, {"jobfs_gb": 401}, "exceeds the 400 GB", {"jobfs_gb": 400}),
+    ("jobfs", J, WARNS, {"jobfs_gb": 1}, "request none", {}),
+    (
+        "walltime",
+        G,
+        REFUSES,
+        {"walltime": "48:00:01"},
+        "limit of 48:00:00 for up to 96 cores",
+        {"walltime": "48:00:00"},
+    ),
     ("walltime", G, REFUSES, {"walltime": "48:00"}, "is no walltime", {"walltime": "48h"}),
     (
         "walltime",
         G,
         REFUSES,
         {"nodes": 4, "walltime": "30h"},
-        "30:00:00 asked, gpuvolta allows 24:00:00 for 144 to 192 cores",
+        "30:00:00 exceeds gpuvolta's limit of 24:00:00 for 144-192 cores",
         {"nodes": 2, "walltime": "30h"},
     ),
     (
@@ -150,25 +172,32 @@ CASES = [
         "04:00:00",
         {"partition": "visu", "walltime": "4h"},
     ),
-    ("qos", J, REFUSES, ON_A100 | {"walltime": "21h"}, "allows 20:00:00", ON_A100 | {"walltime": "20h"}),
+    ("qos", J, REFUSES, ON_A100 | {"walltime": "21h"}, "limit of 20:00:00", ON_A100 | {"walltime": "20h"}),
     ("qos", J, REFUSES, ON_A100 | DEV, "it is one of v100", ON_A100 | {"qos": "qos_gpu_a100-dev"}),
-    ("qos", J, REFUSES, DEV | {"nodes": 9}, "36 GPUs asked, qos_gpu-dev allows 32", DEV | {"nodes": 8}),
-    ("qos", J, WARNS, {"nodes": 129}, "516 GPUs asked", {"nodes": 128}),
-    ("qos", J, REFUSES, {"qos": "qos_gpu-t4", "nodes": 5}, "allows 16", {"qos": "qos_gpu-t4", "nodes": 4}),
+    ("qos", J, REFUSES, DEV | {"nodes": 9}, "36 GPUs exceed qos_gpu-dev's limit of 32", DEV | {"nodes": 8}),
+    ("qos", J, WARNS, {"nodes": 129}, "516 GPUs exceed", {"nodes": 128}),
+    ("qos", J, REFUSES, {"qos": "qos_gpu-t4", "nodes": 5}, "limit of 16", {"qos": "qos_gpu-t4", "nodes": 4}),
     (
         "qos",
         J,
         WARNS,
         ON_H100 | {"walltime": "21h", "nodes": 5},
-        "allows 16",
+        "limit of 16",
         ON_H100 | {"walltime": "21h", "nodes": 4},
     ),
-    ("qos", J, REFUSES, ON_H100 | {"walltime": "21h", "nodes": 17}, "64 at the very most", ON_H100 | {"nodes": 17}),
+    (
+        "qos",
+        J,
+        REFUSES,
+        ON_H100 | {"walltime": "21h", "nodes": 17},
+        "64 at most by any source",
+        ON_H100 | {"nodes": 17},
+    ),
     ("account", J, REFUSES, {"account": "abc"}, "use -A abc@v100", {"account": "abc@gpu"}),
     ("account", J, REFUSES, {"account": "abc@h100"}, "or --partition h100", ON_H100),
-    ("account", G, WARNS, {"account": None}, "none given; your NCI project", {}),
+    ("account", G, WARNS, {"account": None}, "no account to charge; use -A ACCOUNT: your NCI project", {}),
     ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
-    ("env", G, REFUSES, {"env": {"NCPUS": "1"}}, "the job sets it itself", {"env": {"N_CPUS": "1"}}),
+    ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "the scheduler sets it itself", {"env": {"N_CPUS": "1"}}),
     ("env", J, REFUSES, {"env": {"MASTER_PORT": "29500"}}, "the job sets it itself", {"env": {"NCPUS": "1"}}),
     ("modules", J, REFUSES, ON_A100 | {"module": ["arch/h100"]}, "is for h100", ON_A100 | {"module": ["arch/a100"]}),
     ("storage", G, REFUSES, {"storage": ["gdta/wb00"]}, "gdata/PROJECT", {"storage": ["gdata/wb00"]}),
@@ -180,11 +209,11 @@ CASES = [
         "add --storage gdata/...",
         {"setup": ["cd /g/data/ab12"]},
     ),
-    ("storage", J, WARNS, {"storage": ["work"]}, "see everything unnamed", {}),
+    ("storage", J, WARNS, {"storage": ["work"]}, "see every file system unnamed", {}),
     ("home", G, WARNS, {"venv": "~/envs/x"}, "holds 10 GB", {"venv": "/scratch/ab12/envs/x"}),
     ("home", J, WARNS, {"env": {"HF_HOME": "$HOME/hf"}}, "holds 3 GB", {"env": {"HF_HOME": "$WORK/hf"}}),
     ("expiring", J, WARNS, cmd("--save-dir=$SCRATCH/x"), "30 days", cmd("--save-dir=$WORK/x")),
-    ("reach", J, WARNS, cmd("$STORE/x"), "only prepost, archive", {"partition": "prepost"} | cmd("$STORE/x")),
+    ("reach", J, WARNS, cmd("$STORE/x"), "prepost, archive only", {"partition": "prepost"} | cmd("$STORE/x")),
     (
         "download",
         G,
@@ -193,13 +222,13 @@ CASES = [
         "no internet",
         {"partition": "copyq", "setup": ["pip install x"]},
     ),
-    ("download", G, WARNS, cmd("https://x.org/d"), "on copyq", cmd("http://localhost:80/")),
+    ("download", G, WARNS, cmd("https://x.org/d"), "use copyq", cmd("http://localhost:80/")),
     (
         "download",
         G,
         WARNS,
         {"setup": ["x=1 curl -s https://x.org/d"]},
-        "curl asked",
+        "curl: the nodes",
         {"setup": ["curl -s http://localhost:80/ | grep wget", "curl 'http://[::1]/'"]},
     ),
     (
@@ -207,10 +236,10 @@ CASES = [
         G,
         WARNS,
         {"command": ["bash", "-c", "cd x && wget $URL"]},
-        "wget asked",
+        "wget: the nodes",
         {"command": ["bash", "-c", "echo wget; pip install --no-index ./x.whl"]},
     ),
-    ("download", G, WARNS, {"setup": ["python3 -m pip install x"]}, "pip install asked", {"setup": ["pip list"]}),
+    ("download", G, WARNS, {"setup": ["python3 -m pip install x"]}, "pip install: the nodes", {"setup": ["pip list"]}),
     ("download", J, WARNS, {"env": {"WANDB_MODE": "online"}}, "prepost", {"env": {"WANDB_MODE": "offline"}}),
     ("commands", J, REFUSES, {"setup": ["idrquota -m"]}, "use idr_quota_user", {"setup": ["idr_quota_user"]}),
     (
@@ -218,7 +247,7 @@ CASES = [
         G,
         REFUSES,
         {"command": ["torchrun", "t.py"]},
-        "start it 4 times",
+        "would start 4 times",
         {"command": ["torchrunner", "t.py"]},
     ),
     (
@@ -237,7 +266,7 @@ CASES = [
         "no file trian.py",
         {"machine": {}},
     ),
-    ("trainer", G, REFUSES, cmd("--devices", "8"), "the job has 4", cmd("--devices", "4")),
+    ("trainer", G, REFUSES, cmd("--devices", "8"), "the job has 4; use --devices 4", cmd("--devices", "4")),
     (
         "trainer",
         J,
@@ -261,7 +290,7 @@ CASES = [
         J,
         REFUSES,
         {"max_attempts": 2, "walltime": "2m"},
-        "not before the whole walltime",
+        "is not less than the walltime",
         {"max_attempts": 2, "walltime": "3m"},
     ),
     (
@@ -283,15 +312,22 @@ CASES = [
     ("signal", J, WARNS, directive("--signal RB:USR1"), "no rank hears it", directive("--signal R:BUS")),
     ("log-folder", J, REFUSES, directive("-o%j/a"), "before the job", directive("-oa")),
     ("log-folder", J, WARNS, directive("--chdir=src"), "use --setup 'cd src'", {"setup": ["cd src"]}),
-    ("log-folder", G, WARNS, directive("-ologs/out"), "mkdir -p logs", directive("-oout")),
+    ("log-folder", G, REFUSES, directive("-ologs/out") | MISSING, "mkdir -p logs", directive("-oout")),
     ("repeated", J, REFUSES, directive("-n3"), "use --nodes or --tasks-per-node", directive("-n4")),
     ("repeated", J, REFUSES, directive("-t5:00:00"), "use --walltime", directive("-t60")),
-    ("log-folder", G, WARNS, directive("-o logs/out"), "mkdir -p logs", directive("-o out")),
-    ("log-folder", G, WARNS, directive("-o logs/"), "mkdir -p logs", directive("-o /dev/null")),
-    ("directives", G, REFUSES, directive("-V"), "use --env NAME=VALUE", directive("-v NAME=1")),
-    ("directives", G, REFUSES, directive("-v A=1,2"), "splits it at each comma", directive("-v A=1,B=2")),
+    ("log-folder", G, REFUSES, directive("-o logs/out") | MISSING, "mkdir -p logs", directive("-o logs/out")),
+    (
+        "log-folder",
+        G,
+        WARNS,
+        directive("-o logs/") | {"machine": {"missing_folders": {"logs": False}}},
+        "mkdir -p logs",
+        directive("-o /dev/null"),
+    ),
+    ("directives", G, WARNS, directive("-V"), "use -v NAME=VALUE", directive("-v NAME=1")),
+    ("directives", G, REFUSES, directive("-v A=1,2"), "the comma ends A's value", directive("-v A=1,B=2")),
     ("directives", G, REFUSES, directive("-l foo=1,"), "a comma too many", directive("-l foo=1")),
-    ("directives", J, REFUSES, directive("--comment=$USER"), "no shell reads", directive("--comment=USER")),
+    ("directives", J, REFUSES, directive("--comment=$USER"), "is not expanded", directive("--comment=USER")),
     ("refused-directives", G, REFUSES, directive("-l foo=1,select=2"), "takes totals", directive("-l selected=2")),
     ("refused-directives", J, REFUSES, directive("--gres=gpu:0"), "forces a GPU", directive("--gres=tmp:1")),
     ("repeated", G, REFUSES, directive("-l storage=gdata/wb00"), "use --storage", directive("-l software=matlab")),
@@ -396,7 +432,7 @@ def test_a_persons_own_numbers_are_checked_with_their_own_line(work):
 def test_functions_are_checked_as_arrays():
     """`map_array` of more functions than a QoS takes is refused before anything is submitted."""
     executor = hpclaunch.executor("jean-zay", account="abc@v100", qos="qos_gpu-dev")
-    with pytest.raises(RequestError, match=r"arrays: 11 jobs at once .* qos_gpu-dev allows a person 10"):
+    with pytest.raises(RequestError, match=r"arrays: 11 jobs at once .* qos_gpu-dev's limit of 10 a user"):
         executor.map_array(len, [[]] * 11)
 
 

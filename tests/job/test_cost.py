@@ -178,8 +178,9 @@ def test_max_cost_refuses_what_may_cost_more(cli):
     result = cli(*RENDER[:-2], "--max-cost", "287.99", "--", "true")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(
-        "hpclaunch: max-cost: 287.99 SU allowed, the job may cost "
-        "288 SU = 3 SU x 1 h x max(96 cpus, 760 GB / 7.95833 GB); use --walltime 00:59:00 or --max-cost 288 ["
+        "hpclaunch: max-cost: the job may cost "
+        "288 SU = 3 SU x 1 h x max(96 cpus, 760 GB / 7.95833 GB), "
+        "above the limit of 287.99 SU; use --walltime 00:59:00 or --max-cost 288 ["
     )
     assert re.search(r"gadi\.yaml:\d+\]\n$", result.stderr)
     assert "use --max-cost 288" in cli(*RENDER[:-2], "--max-cost", "1", "--", "true").stderr
@@ -210,14 +211,14 @@ def test_a_price_that_is_not_sure_is_limited_all_the_same(cli):
     above = cli(*words, "30", "--", "true")
     assert above.exit_code == 1 and "35 SU" in above.stderr and "a price that is not confirmed" in above.stderr
     below = cli(*words, "40", "--", "true")
-    assert below.exit_code == 0 and "40 SU allowed, and 35 SU fit; but the price is not confirmed" in below.stderr
+    assert below.exit_code == 0 and "35 SU fits the limit of 40 SU, but the price is not confirmed" in below.stderr
 
 
 def test_max_cost_promises_nothing_where_the_price_is_not_known(cli):
     """A site without prices is warned of in words; one that is free is not."""
     unknown = cli("render", "--site", "pbs", "--max-cost", "10", "--", "true")
     assert unknown.exit_code == 0
-    assert "warning: max-cost: 10 cannot be promised: what an hour costs in partition workq of pbs" in unknown.stderr
+    assert "warning: max-cost: the limit of 10 cannot be checked: the price of partition workq of pbs" in unknown.stderr
     for words in (("jean-zay", "-p", "prepost", "-A", "abc@cpu"), ("local",)):
         assert "warning" not in cli("render", "--site", *words, "--max-cost", "0", "--", "true").stderr
 

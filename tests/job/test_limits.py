@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from hpclaunch.job.checks import Finding
+from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
 
-def checked(name: str, **asked: Any) -> tuple[Plan, list[Finding]]:
+def checked(name: str, **asked: Any) -> tuple[Plan, list[Diagnostic]]:
     plan, findings = consider(search.load(name), make_request({"site": name, "command": ["python", "t.py"], **asked}))
     assert plan
     return plan, findings

@@ -70,70 +70,73 @@ def test_numbers_are_filled_in_from_the_profile(name, asked, expected):
 @pytest.mark.parametrize(
     ("name", "asked", "message"),
     [
-        ("jean-zay", {"gpus_per_node": 5}, "gpus: 5 per node asked, a node of v100 has 4; use --gpus-per-node 4"),
-        ("gadi", {"gpus_per_node": 0}, "gpus: none asked, gpuvolta is for GPU jobs, with 1 to 4 per node; use --gpus"),
+        ("jean-zay", {"gpus_per_node": 5}, "gpus: 5 GPUs per node, but a v100 node has 4; use --gpus-per-node 4"),
+        (
+            "gadi",
+            {"gpus_per_node": 0},
+            "gpus: no GPUs requested, but gpuvolta is for jobs with 1 to 4 per node; use --gpus",
+        ),
         (
             "gadi",
             {"partition": "normal", "gpus_per_node": 1},
-            "gpus: 1 per node asked, a node of normal has none; use --gpus-per-node 0 or --partition gpuvolta",
+            "gpus: 1 GPU per node, but a normal node has none; use --gpus-per-node 0 or --partition gpuvolta",
         ),
-        ("gadi", {"gpus_per_node": 2, "tasks_per_node": 4}, "tasks: 4 per node asked with 2 GPUs"),
+        ("gadi", {"gpus_per_node": 2, "tasks_per_node": 4}, "tasks: 4 ranks per node with 2 GPUs"),
         ("gadi", {"nodes": 2, "gpus_per_node": 2}, "use --nodes 1 --gpus-per-node 4"),
         ("gadi", {"nodes": 3, "gpus_per_node": 2}, "use --gpus-per-node 4"),
         (
             "gadi",
             {"tasks_per_node": 4, "cpus_per_task": 13},
-            "cpus: 4 tasks x 13 = 52 per node asked, a node of gpuvolta has 48; use --cpus-per-task 12",
+            "cpus: 4 tasks x 13 = 52 cores per node, but a gpuvolta node has 48; use --cpus-per-task 12",
         ),
         (
             "gadi",
             {"gpus_per_node": 1, "cpus_per_task": 13},
-            "1 task x 13 = 13 per node asked, gpuvolta gives 1 x 12 = 12 with 1 GPU",
+            "1 task x 13 = 13 cores per node exceed the 1 x 12 = 12 that gpuvolta gives with 1 GPU",
         ),
-        ("gadi", {"nodes": 21}, "size: 21 nodes, 1008 cores asked, gpuvolta allows 960; use --nodes 20"),
-        ("gadi", {"partition": "copyq", "nodes": 2}, "copyq allows 1"),
+        ("gadi", {"nodes": 21}, "size: 21 nodes with 1008 cores exceeds gpuvolta's limit of 960 cores; use --nodes 20"),
+        ("gadi", {"partition": "copyq", "nodes": 2}, "copyq's limit of 1 core"),
         ("gadi", {"partition": "hugemembw", "cpus_per_task": 5}, "gives cores in multiples of 7"),
         (
             "gadi",
             {"mem_gb": 383},
-            "memory: 383 GB per node asked, a node of gpuvolta has 382 GB for jobs; use --mem-gb 382",
+            "memory: 383 GB per node exceeds the 382 GB for jobs of a gpuvolta node; use --mem-gb 382",
         ),
         (
             "gadi",
             {"nodes": 4, "walltime": "24:00:01"},
-            "allows 24:00:00 for 144 to 192 cores; use --walltime 24:00:00 or --nodes 2",
+            "limit of 24:00:00 for 144-192 cores; use --walltime 24:00:00 or --nodes 2",
         ),
         (
             "gadi",
             {"nodes": 5, "walltime": "6h"},
-            "walltime: 06:00:00 asked, gpuvolta allows 05:00:00 for 240 to 960 cores",
+            "walltime: 06:00:00 exceeds gpuvolta's limit of 05:00:00 for 240-960 cores",
         ),
-        ("gadi", {"walltime": "49h"}, "walltime: 49:00:00 asked, gpuvolta allows 48:00:00 up to 96 cores"),
-        ("jean-zay", {"partition": "a100", "walltime": "21h"}, "qos_gpu_a100-t3 allows 20:00:00"),
-        ("jean-zay", {"walltime": "101h"}, "allows "),
-        ("jean-zay", {"qos": "qos_gpu-dev", "walltime": "3h"}, "qos_gpu-dev allows 02:00:00; use --qos qos_gpu-t3"),
-        ("jean-zay", {"qos": "qos_gpu-t5"}, "qos: partition v100 has no 'qos_gpu-t5' (did you mean qos_gpu-t"),
+        ("gadi", {"walltime": "49h"}, "walltime: 49:00:00 exceeds gpuvolta's limit of 48:00:00 for up to 96 cores"),
+        ("jean-zay", {"partition": "a100", "walltime": "21h"}, "qos_gpu_a100-t3's limit of 20:00:00"),
+        ("jean-zay", {"walltime": "101h"}, "limit of "),
+        ("jean-zay", {"qos": "qos_gpu-dev", "walltime": "3h"}, "qos_gpu-dev's limit of 02:00:00; use --qos qos_gpu-t3"),
+        ("jean-zay", {"qos": "qos_gpu-t5"}, "qos: partition v100 has no QoS 'qos_gpu-t5' (did you mean qos_gpu-t"),
         (
             "jean-zay",
             {"account": "abc"},
-            "account: abc asked, v100 charges accounts that end in @v100 or @gpu; use -A abc@v100",
+            "account: abc cannot be charged in v100, only accounts that end in @v100 or @gpu; use -A abc@v100",
         ),
         ("jean-zay", {"account": "abc@a100"}, "use -A abc@v100"),
-        ("jean-zay", {"partition": "a10"}, "partition: site jean-zay has no 'a10' (did you mean a100?)"),
-        ("jean-zay", {"job_name": "bash"}, "Lightning ignores Slurm under that name"),
+        ("jean-zay", {"partition": "a10"}, "partition: site jean-zay has no partition 'a10' (did you mean a100?)"),
+        ("jean-zay", {"job_name": "bash"}, "under the name bash Lightning ignores Slurm"),
         ("gadi", {"walltime": "2 days"}, "'2 days' is no walltime: write HH:MM:SS"),
         ("gadi", {"walltime": "48:00"}, "'48:00' is no walltime"),
         ("gadi", {"env": {"RANK": "0"}}, "--env RANK: the job sets it itself"),
-        ("gadi", {"env": {"NCPUS": "0"}}, "--env NCPUS: the job sets it itself"),
         ("gadi", {"env": {"HPCLAUNCH_RUN_DIR": "/"}}, "--env HPCLAUNCH_RUN_DIR: the job sets it itself"),
-        ("gadi", {"env": {"IFS": ","}}, "--env IFS: the job script's shell has its own use for it"),
+        ("gadi", {"env": {"IFS": ","}}, "--env IFS: the job script's own shell uses it"),
         ("gadi", {"account": "ab12\n"}, "--account: expected one word"),
         ("gadi", {"job_name": "train\n"}, "--job-name: expected"),
         ("gadi", {"partition": "gpuhopper", "walltime": "1" + 400 * "0" + "h"}, "is no walltime"),
         ("local", {"max_attempts": 3}, "nothing limits the time on this machine"),
-        ("jean-zay", {"max_attempts": 3, "walltime": "2m"}, "--warn-before 00:02:00: not before the whole walltime"),
+        ("jean-zay", {"max_attempts": 3, "walltime": "2m"}, "--warn-before 00:02:00 is not less than the walltime"),
         ("gadi", {"max_attempts": 2, "directive": ["-J 0-3"]}, "-J with --max-attempts: each job of the array"),
-        ("gadi", {"directive": ["-l foo=1 # why"]}, "behind the directive: qsub refuses it"),
+        ("gadi", {"directive": ["-l foo=1 # why"]}, "after the directive: qsub refuses it"),
         ("gadi", {"job_name": "a\nb"}, "--job-name: expected at most 230 letters, digits and ._+-"),
         ("gadi", {"job_name": "a/b"}, "--job-name: expected"),
         ("gadi", {"account": "ab12 -l x"}, "--account: expected one word"),
@@ -182,7 +185,9 @@ def test_all_refusals_come_at_once():
 
 def test_unconfirmed_limits_only_warn():
     """Two nodes of gpuhopper, whose upper limit nobody has confirmed, are allowed with a warning."""
-    assert any("gpuhopper allows 48" in warning for warning in plan("gadi", partition="gpuhopper", nodes=2).warnings)
+    assert any(
+        "gpuhopper's limit of 48 cores" in warning for warning in plan("gadi", partition="gpuhopper", nodes=2).warnings
+    )
 
 
 def test_qos_follows_walltime_and_size():
@@ -199,14 +204,14 @@ def test_a_job_that_no_qos_takes_is_told_what_each_allows():
     """Five nodes for 30 hours are too long for one QoS and too large for the other."""
     lines = refusals("jean-zay", walltime="30h", nodes=5).splitlines()
     assert [line.partition(" [")[0] for line in lines] == [
-        "qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00; use --walltime 20:00:00",
-        "qos: 20 GPUs asked, qos_gpu-t4 allows 16; use --nodes 4",
+        "qos: walltime 30:00:00 exceeds qos_gpu-t3's limit of 20:00:00; use --walltime 20:00:00",
+        "qos: 20 GPUs exceed qos_gpu-t4's limit of 16; use --nodes 4",
     ]
 
 
 def test_missing_account_is_a_warning():
     """Without an account the script is still made, and the person told."""
-    assert any("account: none given" in warning for warning in plan("gadi").warnings)
+    assert any("account: no account to charge" in warning for warning in plan("gadi").warnings)
     assert plan("gadi", account="ab12").warnings == []
 
 

@@ -108,9 +108,9 @@ def test_a_link_out_of_the_home_folder_is_no_home(cli, tmp_path):
     (tmp_path / "home" / "envs").symlink_to(tmp_path / "large")
     words = ("check", "--site", "jean-zay", "-A", "abc@v100", "--venv")
     assert "home:" not in cli(*words, "~/envs", "--", "true").stdout
-    assert "warning  home: --venv ~/other lies in the home folder" in cli(*words, "~/other", "--", "true").stdout
+    assert "warning  home: --venv ~/other is in the home folder" in cli(*words, "~/other", "--", "true").stdout
     inside = str(tmp_path / "home" / "other")
-    assert f"warning  home: --venv {inside} lies in" in cli(*words, inside, "--", "true").stdout
+    assert f"warning  home: --venv {inside} is in" in cli(*words, inside, "--", "true").stdout
 
 
 @pytest.mark.parametrize(("name", "links"), [("local", {}), ("pbs", {}), ("gadi", {".": "~/project"})])

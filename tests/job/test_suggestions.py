@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpclaunch.job.checks import Finding
+from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
@@ -53,11 +53,11 @@ def typed(value: str) -> float | str:
     return float(value) if "." in value else int(value) if value.isdigit() else value
 
 
-def findings(profile: search.Profile, asked: dict[str, Any]) -> list[Finding]:
+def findings(profile: search.Profile, asked: dict[str, Any]) -> list[Diagnostic]:
     return consider(profile, make_request({"command": ["true"], "account": "abc@v100", **asked}))[1]
 
 
-def refused(found: list[Finding]) -> set[tuple[str, str]]:
+def refused(found: list[Diagnostic]) -> set[tuple[str, str]]:
     return {(finding.check, finding.key) for finding in found if finding.refuses}
 
 
@@ -109,12 +109,12 @@ def test_no_suggestion_is_refused_in_its_turn(profiles, place, asked):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"partition": "many", "tasks_per_node": 20}, "wants at least 400; use --nodes 10"),
+        ({"partition": "many", "tasks_per_node": 20}, "minimum of 400 cores; use --nodes 10"),
         ({"partition": "large", "nodes": 10, "walltime": "9h"}, "use --walltime 01:00:00 or --nodes 20"),
         ({"partition": "large", "nodes": 80, "walltime": "9h"}, "use --walltime 02:00:00 or --nodes 79"),
         ({"partition": "small", "cpus_per_task": 10}, "multiples of 4; use --cpus-per-task 12"),
-        ({"partition": "small", "nodes": 3, "walltime": "1h"}, "allows 24; use --nodes 1"),
-        ({"partition": "part", "gpus_per_node": 1}, "wants at least 12"),
+        ({"partition": "small", "nodes": 3, "walltime": "1h"}, "limit of 24 cores; use --nodes 1"),
+        ({"partition": "part", "gpus_per_node": 1}, "minimum of 12"),
     ],
 )
 def test_the_suggestion_is_the_one_that_is_meant(profiles, asked, said):

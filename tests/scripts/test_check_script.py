@@ -45,10 +45,11 @@ def test_findings_are_told_like_a_compiler_s(cli, old):
     result = cli("check", "--script", old, "--site", "jean-zay")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("old.sh:5: error: ntasks: --ntasks 4 alone: write --ntasks-per-node=4")
-    assert lines[1].startswith("old.sh:7: error: default-qos: 30:00:00 asked, qos_gpu-t3 allows 20:00:00")
-    assert "write --qos=qos_gpu-t4" in lines[1]
-    assert lines[2].startswith("old.sh:8: warning: site-directive: add #SBATCH --hint=nomultithread")
+    assert lines[0].startswith("old.sh:5: error: ntasks: --ntasks=4 without --ntasks-per-node; use --ntasks-per-node=4")
+    assert lines[1].startswith(
+        "old.sh:7: error: qos: walltime 30:00:00 exceeds qos_gpu-t3's limit of 20:00:00; use --qos=qos_gpu-t4"
+    )
+    assert lines[2].startswith("old.sh:8: warning: site-directive: #SBATCH --hint=nomultithread is missing")
     assert lines[3].startswith("old.sh:13: error: fan-out: `python train.py --lr` without srun")
     assert all(line.endswith("]") for line in lines)
     assert result.stderr == "hpclaunch: old.sh on jean-zay: 3 errors, 1 warning\n"
@@ -65,15 +66,15 @@ def test_the_command_line_wins_over_the_script(cli, old):
     """What is typed counts as it does with sbatch: a script without a walltime is complete with -t."""
     Path(old).write_text(OLD.replace("#SBATCH --time=30:00:00\n", "").replace("python evaluate.py\n", ""))
     words = ("check", "--script", old, "--site", "jean-zay")
-    assert "no-walltime" in cli(*words).stdout
-    assert "no-walltime" not in cli(*words, "-t", "5h", "-A", "xyz@v100").stdout
+    assert "no walltime requested" in cli(*words).stdout
+    assert "no walltime requested" not in cli(*words, "-t", "5h", "-A", "xyz@v100").stdout
 
 
 def test_json_has_it_all(cli, old):
     """--json: the findings with their lines."""
     told = json.loads(cli("check", "--script", old, "--site", "jean-zay", "--json").stdout)
     assert (told["script"], told["site"], told["refused"]) == ("old.sh", "jean-zay", True)
-    assert {"line": 5, "check": "ntasks"}.items() <= told["findings"][0].items()
+    assert {"line": 5, "check": "ntasks"}.items() <= told["diagnostics"][0].items()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_strange_name_is_told(cli, work):
     path.write_text("#!/bin/bash\n#PBS -q normal\n")
     result = cli("check", "--script", str(path), "--site", "gadi")
     assert result.exit_code == 1
-    assert "x\ufffd.sh:2: error: no-walltime" in result.stdout
+    assert "x\ufffd.sh:2: error: walltime: no walltime" in result.stdout
 
 
 def test_a_folder_is_no_script(cli, work):
@@ -132,7 +133,7 @@ def test_the_wrong_scheduler_is_told(cli, old):
     """A Slurm script on Gadi would ask for nothing: that is said, not silently read."""
     result = cli("check", "--script", old, "--site", "gadi")
     assert result.exit_code == 1
-    assert "old.sh:2: error: scheduler: #SBATCH lines: gadi reads #PBS and ignores them" in result.stdout
+    assert "old.sh:2: error: scheduler: #SBATCH lines, but gadi reads #PBS lines and ignores them" in result.stdout
 
 
 @pytest.mark.parametrize("words", [["--script", "x.sh", "--", "python"], ["--script", "x.sh", "--module", "m"]])
@@ -173,8 +174,11 @@ def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
         "idle /g/data/xy12/x\n"
     )
     result = cli("check", "--script", "x.sh", "--site", "mine")
-    assert "x.sh:4: warning: totals: ncpus=12 with ngpus=1: each GPU comes with 6 cpus, write ncpus=6" in result.stdout
-    assert "mine.yaml:5]" in result.stdout.splitlines()[0]
+    assert (
+        "x.sh:4: warning: cpus: 12 cores with 1 GPU: gpuvolta requires 6 cores for each GPU; use -l ncpus=6"
+        in result.stdout
+    )
+    assert "mine.yaml:5, not confirmed]" in result.stdout.splitlines()[0]
     assert "x.sh:5: error: storage: a path in gdata/xy12" in result.stdout
     guessed = cli("check", "--script", "x.sh")
     assert guessed.exit_code == 1
@@ -201,5 +205,5 @@ def test_submit_looks_for_late_directives_as_check_does(cli, work, text, line, n
     if line is None:
         assert (result.exit_code, result.stdout, result.stderr) == (0, text, "")
     else:
-        told = f"hpclaunch: job.sh:{line}: a directive that is ignored: it stands after the first command, line 2; "
+        told = f"hpclaunch: job.sh:{line}: a directive is ignored after the first command, line 2; "
         assert (result.exit_code, result.stderr) == (1, f"{told}move it up\n")

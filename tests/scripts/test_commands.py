@@ -35,14 +35,14 @@ def found(text: str) -> list[tuple[str, int]]:
     """Return (check, line below the directives) for all that is said of a script."""
     name = "gadi" if "#PBS" in text else "jean-zay"
     first = sum(line.startswith("#") for line in text.splitlines()[:9])
-    return [(one.check, one.line - first) for one in examine(text, search.load(name)).remarks]
+    return [(one.check, one.line - first) for one in examine(text, search.load(name)).diagnostics]
 
 
 @pytest.mark.parametrize("path", LEGAL, ids=lambda path: path.stem)
 def test_a_legal_script_is_left_alone(path):
     """Functions, case, getopts, usage texts, heredocs for other jobs, arrays, loops: nothing is said of any."""
     site = search.load(SITES[path.name.partition("-")[0]])
-    assert examine(path.read_text(), site).remarks == []
+    assert examine(path.read_text(), site).diagnostics == []
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_a_signal_has_someone_to_hear_it(signal, body, said):
 def test_a_script_that_is_unread_in_part_is_said_to_be():
     """What the library cannot read is a warning with its line, and the rest is checked all the same."""
     report = examine(JZ + "srun python train.py --devices 8\nfor i in {1..3}; { ls; }\n", search.load("jean-zay"))
-    assert [(one.check, one.refuses) for one in report.remarks] == [("trainer", True), ("shell", False)]
+    assert [(one.check, one.refuses) for one in report.diagnostics] == [("trainer", True), ("shell", False)]

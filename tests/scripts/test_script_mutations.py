@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpclaunch.job.directives.read import words
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import examine
-from hpclaunch.scripts.tables import words
 
 CORPUS = [path.read_text() for path in sorted((Path(__file__).parent / "corpus").glob("*.sh"))]
 SITES = {name: search.load(name) for name in ("gadi", "jean-zay", "slurm", "pbs")}
@@ -52,7 +52,7 @@ def mutate(text: str, edits: list[tuple[str, int, int, str]]) -> str:
 def survive(text: str, profile: search.Profile) -> None:
     report = examine(text, profile)
     count = len(report.lines)
-    assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.remarks)
+    assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.diagnostics)
 
 
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
@@ -81,10 +81,10 @@ def test_a_deep_or_long_file_is_read_in_time(piece):
         start = time.process_time()
         report = examine("#!/bin/bash\n#SBATCH -N1\n#PBS -l ncpus=1\n" + piece * 5000 + "\n", profile)
         assert time.process_time() - start < LIMIT
-        assert ("shell" in {one.check for one in report.remarks}) == (piece in OPEN)
+        assert ("shell" in {one.check for one in report.diagnostics}) == (piece in OPEN)
         assert report.asked is not None
         assert report.asked.nodes == 1
-        assert all(1 <= one.line <= len(report.lines) for one in report.remarks if one.line)
+        assert all(1 <= one.line <= len(report.lines) for one in report.diagnostics if one.line)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "\u0663", "\u00b2", "-1", "1e9", "0"])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
+from hpclaunch.job.directives import read as directives
 from hpclaunch.profile import search
-from hpclaunch.scripts import directives, own, shell, values
+from hpclaunch.schedulers import values
+from hpclaunch.scripts import own, shell
 from hpclaunch.scripts.examine import examine
 from hpclaunch.scripts.launch import understand
 
@@ -69,7 +73,7 @@ def test_directives_end_at_the_first_command():
 
 
 @pytest.mark.parametrize(
-    ("text", "pbs", "slurm"),
+    ("text", "of_pbs", "of_slurm"),
     [
         ("48:00", 2880, 2880),
         ("90", 90, 5400),
@@ -85,9 +89,9 @@ def test_directives_end_at_the_first_command():
         ("٣", None, None),
     ],
 )
-def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
+def test_walltimes_as_each_scheduler_reads_them(text, of_pbs, of_slurm):
     """A bare number is seconds to PBS and minutes to Slurm, two parts are minutes to both, days are Slurm's."""
-    for read, seconds in ((values.pbs_seconds, pbs), (values.slurm_seconds, slurm)):
+    for read, seconds in ((values.pbs_seconds, of_pbs), (values.slurm_seconds, of_slurm)):
         if seconds is None:
             with pytest.raises(ValueError, match="no walltime"):
                 read(text)
@@ -96,7 +100,7 @@ def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
 
 
 @pytest.mark.parametrize(
-    ("text", "pbs", "slurm"),
+    ("text", "of_pbs", "of_slurm"),
     [
         ("190GB", 190, 190),
         ("190gb", 190, 190),
@@ -110,16 +114,16 @@ def test_walltimes_as_each_scheduler_reads_them(text, pbs, slurm):
         ("x", None, None),
     ],
 )
-def test_sizes_as_each_scheduler_reads_them(text, pbs, slurm):
+def test_sizes_as_each_scheduler_reads_them(text, of_pbs, of_slurm):
     """Units in any case; a bare number is MB to Slurm, and bytes to PBS, which nobody means."""
-    if pbs is None:
+    if of_pbs is None:
         if text != "4096":
             with pytest.raises(ValueError, match="no size"):
                 values.pbs_gb(text)
     else:
-        assert values.whole_gb(values.pbs_gb(text)) == pbs
-    if slurm is not None:
-        assert values.whole_gb(values.slurm_gb(text)) == slurm
+        assert values.whole_gb(values.pbs_gb(text)) == of_pbs
+    if of_slurm is not None:
+        assert values.whole_gb(values.slurm_gb(text)) == of_slurm
 
 
 def request(name: str, header: str, body: str = "srun python train.py\n"):
@@ -174,8 +178,8 @@ def request(name: str, header: str, body: str = "srun python train.py\n"):
 )
 def test_a_script_s_size_in_a_request_s_words(name, header, body, expected):
     """Totals, chunks, tasks and GPUs in all their ways come to nodes and what each of them has."""
-    asked = request(name, header, body)
-    assert {key: getattr(asked, key) for key in expected} == expected
+    made = request(name, header, body)
+    assert {key: getattr(made, key) for key in expected} == expected
 
 
 def commands(text: str) -> list[list[str]]:
@@ -337,3 +341,13 @@ def test_a_script_of_ones_own_is_planned_as_it_asks(work, name, directive, expec
     (work / "my job.sh").write_text(f"#!/bin/bash\n{directive}\ntrue\n")
     _, plan, given = own.read(work / "my job.sh", search.load(name))
     assert (plan.job_name, plan.partition_name, plan.nodes, plan.tasks_per_node, given) == expected
+
+
+def test_a_job_is_rendered_without_the_reader_of_bash():
+    """The library that reads scripts costs `render` nothing: it is loaded only where a script is read."""
+    words = ["render", "--site", "gadi", "-A", "ab12", "--setup", "pip install x && ls", "--", "python", "x.py"]
+    code = f"import sys\nfrom hpclaunch.cli import main\nmain({words!r}, standalone_mode=False)\n"
+    code += "assert not {'tree_sitter', 'tree_sitter_bash', 'hpclaunch.scripts.shell'} & sys.modules.keys()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "pip install x && ls" in run.stdout

@@ -9,8 +9,8 @@ import pytest
 from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
+from hpclaunch.scripts.checks import SCRIPT_CHECKS
 from hpclaunch.scripts.examine import Report, examine
-from hpclaunch.scripts.traps import TRAPS
 
 GADI = """\
 #!/bin/bash
@@ -48,6 +48,7 @@ A100 = (
     .replace("cpus-per-task=10", "cpus-per-task=8")
     .replace("module load", "module load arch/a100\nmodule load")
 )
+JOBFS = GADI.replace("python train.py", "cp x $TMPDIR\npython train.py")
 CORES = GADI.replace("gpuvolta", "normal").replace(
     "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "ncpus=72,mem=380GB,jobfs=800GB"
 )
@@ -56,12 +57,16 @@ TWO = JZ.replace("nodes=1", "nodes=2")
 ONE = JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1")
 
 
+def missing(folders: set[str]) -> dict[str, bool]:
+    return dict.fromkeys(folders, True)
+
+
 def look(name: str, text: str, folders: bool = True) -> Report:
-    return examine(text, search.load(name), exists=lambda _folder: folders)
+    return examine(text, search.load(name), missing=(lambda _folders: {}) if folders else missing)
 
 
 def found(name: str, text: str, check: str, folders: bool = True) -> list[tuple[int, bool]]:
-    return [(one.line, one.refuses) for one in look(name, text, folders).remarks if one.check == check]
+    return [(one.line, one.refuses) for one in look(name, text, folders).diagnostics if one.check == check]
 
 
 # check, site, the script in which it is right, what is replaced there, by what, in which line that is found, refused?
@@ -75,16 +80,16 @@ CASES = [
     ("almost", "jean-zay", JZ, "module purge", " #SBATCH --exclusive\nmodule purge", 10, False),
     ("almost", "jean-zay", JZ, "module purge", "#SBTACH --exclusive\nmodule purge", 10, False),
     ("almost", "jean-zay", JZ, "module purge", "# SBATCH --exclusive\nmodule purge", 10, False),
-    ("comment", "gadi", GADI, "-l wd", "-l wd  # here", 8, True),
-    ("unreadable", "gadi", GADI, "-N train", "-N my train", 2, True),
-    ("unreadable", "gadi", GADI, "-N train", "--name train", 2, True),
-    ("unreadable", "gadi", GADI, "#PBS -N", "#PBSD -N", 2, True),
-    ("unreadable", "gadi", GADI, "-N train", "-t 1-10", 2, True),
-    ("unreadable", "jean-zay", JZ, "--nodes=1", "--nodes = 1", 4, True),
-    ("unknown-option", "jean-zay", JZ, "--nodes=1", "--nodes=1 --frobnicate=3", 4, False),
-    ("variable", "gadi", GADI, "-N train", "-N run_$USER", 2, True),
-    ("variable", "gadi", GADI, "-N train", "-o $PBS_JOBID.log", 2, False),
-    ("variable", "jean-zay", JZ, "--job-name=train", "--output=$WORK/%j.out", 2, True),
+    ("directives", "gadi", GADI, "-l wd", "-l wd  # here", 8, True),
+    ("directives", "gadi", GADI, "-N train", "-N my train", 2, True),
+    ("directives", "gadi", GADI, "-N train", "--name train", 2, True),
+    ("directives", "gadi", GADI, "#PBS -N", "#PBSD -N", 2, True),
+    ("directives", "gadi", GADI, "-N train", "-t 1-10", 2, True),
+    ("directives", "jean-zay", JZ, "--nodes=1", "--nodes = 1", 4, True),
+    ("directives", "jean-zay", JZ, "--nodes=1", "--nodes=1 --frobnicate=3", 4, False),
+    ("directives", "gadi", GADI, "-N train", "-N run_$USER", 2, True),
+    ("directives", "gadi", GADI, "-N train", "-o $PBS_JOBID.log", 2, False),
+    ("directives", "jean-zay", JZ, "--job-name=train", "--output=$WORK/%j.out", 2, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P <project>", 3, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P your_project", 3, True),
     ("placeholders", "jean-zay", JZ, "abc@v100", "changeme@gpu", 3, True),
@@ -92,41 +97,42 @@ CASES = [
     ("placeholders", "jean-zay", JZ, "--nodes=1", "--nodes=1 --mail-user=you@example.com", 4, False),
     ("repeated", "gadi", GADI, "-l wd", "-l wd -q normal", 8, False),
     ("repeated", "jean-zay", JZ, "--nodes=1", "--nodes=1\n#SBATCH -N 2", 5, False),
-    ("malformed", "gadi", GADI, "10:00:00", "00:10:00:00", 6, True),
-    ("malformed", "gadi", GADI, "jobfs=100GB", "jobfs=100GB,", 5, True),
-    ("malformed", "gadi", GADI, "mem=90GB", "mem=90", 5, True),
-    ("malformed", "gadi", GADI, "mem=90GB", "mem=90GiB", 5, True),
-    ("malformed", "jean-zay", JZ, "10:00:00", "1:2:3:4", 9, True),
-    ("malformed", "jean-zay", JZ, "--gres=gpu:4", "--gres=gpu:4:", 6, True),
-    ("malformed", "jean-zay", JZ, "--nodes=1", "--nodes=", 4, True),
-    ("interactive", "gadi", GADI, "-l wd", "-l wd\n#PBS -I", 9, False),
-    ("export", "gadi", GADI, "-l wd", "-l wd\n#PBS -V", 9, False),
-    ("comma", "gadi", GADI, "-l wd", "-l wd -v GPUS=0,1", 8, True),
+    ("directives", "gadi", GADI, "10:00:00", "00:10:00:00", 6, True),
+    ("directives", "gadi", GADI, "jobfs=100GB", "jobfs=100GB,", 5, True),
+    ("directives", "gadi", GADI, "mem=90GB", "mem=90", 5, True),
+    ("directives", "gadi", GADI, "mem=90GB", "mem=90GiB", 5, True),
+    ("directives", "jean-zay", JZ, "10:00:00", "1:2:3:4", 9, True),
+    ("directives", "jean-zay", JZ, "--gres=gpu:4", "--gres=gpu:4:", 6, True),
+    ("directives", "jean-zay", JZ, "--nodes=1", "--nodes=", 4, True),
+    ("directives", "gadi", GADI, "-l wd", "-l wd\n#PBS -I", 9, False),
+    ("directives", "gadi", GADI, "-l wd", "-l wd\n#PBS -V", 9, False),
+    ("directives", "gadi", GADI, "-l wd", "-l wd -v GPUS=0,1", 8, True),
     ("log-folder", "jean-zay", JZ, "--job-name=train", "--output=logs/%j/x.out", 2, True),
-    ("short-time", "jean-zay", JZ, "=10:00:00", "=10:00", 9, False),
-    ("short-time", "gadi", GADI, "=10:00:00", "=48:00", 6, False),
-    ("no-walltime", "gadi", GADI, "#PBS -l walltime=10:00:00\n", "", 7, True),
-    ("no-walltime", "jean-zay", JZ, "#SBATCH --time=10:00:00\n", "", 8, True),
-    ("no-queue", "gadi", GADI, "#PBS -q gpuvolta\n", "", 7, False),
-    ("no-account", "gadi", GADI, "#PBS -P ab12\n", "", 7, True),
-    ("no-account", "jean-zay", JZ, "#SBATCH --account=abc@v100\n", "", 8, True),
-    ("select", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB", "select=1:ncpus=12:ngpus=1:mem=90GB", 5, True),
-    ("select", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB", "nodes=1:ppn=12:gpus=1,mem=90GB", 5, True),
-    ("totals", "gadi", GADI, "ncpus=12", "ncpus=16", 5, True),
-    ("totals", "gadi", GADI_2, "ncpus=96,ngpus=8", "ncpus=72,ngpus=6", 5, True),
-    ("totals", "gadi", GADI_2, "mem=760GB", "mem=190GB", 5, False),
-    ("exec-queue", "gadi", GADI, "gpuvolta", "gpuvolta-exec", 4, True),
-    ("constraint", "jean-zay", A100, "#SBATCH -C a100\n", "", 3, True),
-    ("default-qos", "jean-zay", JZ, "10:00:00", "20:00:01", 9, True),
-    ("no-gpu-gres", "jean-zay", JZ.replace("@v100", "@cpu").replace("#SBATCH --gres=gpu:4\n", ""),
+    ("walltime", "jean-zay", JZ, "=10:00:00", "=10:00", 9, False),
+    ("walltime", "gadi", GADI, "=10:00:00", "=48:00", 6, False),
+    ("walltime", "gadi", GADI, "#PBS -l walltime=10:00:00\n", "", 7, True),
+    ("walltime", "jean-zay", JZ, "#SBATCH --time=10:00:00\n", "", 8, True),
+    ("partition", "gadi", GADI, "#PBS -q gpuvolta\n", "", 7, False),
+    ("account", "gadi", GADI, "#PBS -P ab12\n", "", 7, False),
+    ("account", "jean-zay", JZ, "#SBATCH --account=abc@v100\n", "", 8, False),
+    ("refused-directives", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB",
+     "select=1:ncpus=12:ngpus=1:mem=90GB", 5, True),
+    ("refused-directives", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB", "nodes=1:ppn=12:gpus=1,mem=90GB", 5, True),
+    ("cpus", "gadi", GADI, "ncpus=12", "ncpus=16", 5, True),
+    ("whole-nodes", "gadi", GADI_2, "ncpus=96,ngpus=8", "ncpus=72,ngpus=6", 5, True),
+    ("memory", "gadi", GADI_2, "mem=760GB", "mem=190GB", 5, False),
+    ("partition", "gadi", GADI, "gpuvolta", "gpuvolta-exec", 4, True),
+    ("account", "jean-zay", A100, "#SBATCH -C a100\n", "", 3, True),
+    ("qos", "jean-zay", JZ, "10:00:00", "20:00:01", 9, True),
+    ("refused-directives", "jean-zay", JZ.replace("@v100", "@cpu").replace("#SBATCH --gres=gpu:4\n", ""),
      "--nodes=1", "--nodes=1 --gres=gpu:0", 4, True),
     ("ntasks", "jean-zay", JZ, "--ntasks-per-node=4", "--ntasks=4", 5, True),
     ("layout", "jean-zay", TORCHRUN.replace("srun ", "srun torchrun --nproc_per_node 4 "),
      "ntasks-per-node=1", "ntasks-per-node=4", 5, True),
-    ("layout", "jean-zay", JZ, "ntasks-per-node=4", "ntasks-per-node=2", 5, True),
+    ("tasks", "jean-zay", JZ, "ntasks-per-node=4", "ntasks-per-node=2", 5, False),
     ("site-directive", "jean-zay", JZ, "#SBATCH --hint=nomultithread\n", "", 8, False),
-    ("jobfs", "gadi", GADI.replace("train.py", "train.py --cache $PBS_JOBFS"), ",jobfs=100GB", "", 10, False),
-    ("few-cpus", "jean-zay", JZ, "#SBATCH --cpus-per-task=10\n", "", 8, False),
+    ("jobfs", "gadi", JOBFS, ",jobfs=100GB", "", 10, False),
+    ("cpus", "jean-zay", JZ, "#SBATCH --cpus-per-task=10\n", "", 8, False),
     ("signal", "jean-zay", JZ, "--nodes=1", "--nodes=1 --signal=B:USR1@90", 4, False),
     ("fan-out", "jean-zay", JZ, "srun python", "python", 12, True),
     ("fan-out", "gadi", GADI_2, "mpirun -np 8 python", "python", 10, True),
@@ -145,8 +151,8 @@ CASES = [
     ("folder", "gadi", GADI_2.replace("#PBS -l wd\n", "").replace("mpirun", "cd $PBS_O_WORKDIR\nmpirun"),
      "mpirun -np 8 python train.py", "pbsdsh -n 0 -- bash run.sh", 10, True),
     ("node-count", "gadi", GADI, "python", "NNODES=$(wc -l < $PBS_NODEFILE)\npython", 10, True),
-    ("ncpus-variable", "gadi", GADI, "-l wd", "-l wd -v NCPUS=4", 8, True),
-    ("ncpus-variable", "gadi", GADI, "python", "export NCPUS=4\npython", 10, False),
+    ("env", "gadi", GADI, "-l wd", "-l wd -v NCPUS=4", 8, True),
+    ("env", "gadi", GADI, "python", "export NCPUS=4\npython", 10, False),
     ("download", "gadi", GADI, "python", "wget https://host/file\npython", 10, False),
     ("download", "jean-zay", JZ, "srun", "pip install lightning\nsrun", 12, False),
     ("storage", "gadi", GADI, "python train.py", "python train.py --data /g/data/wb00/MNIST", 10, True),
@@ -175,28 +181,28 @@ def test_a_trap_is_found_at_its_line(check, name, right, old, new, line, refuses
 
 def test_every_trap_has_a_case():
     """No trap is without a script that shows it."""
-    assert {case[0] for case in CASES} == set(TRAPS)
+    assert {case[0] for case in CASES} >= set(SCRIPT_CHECKS)
 
 
-@pytest.mark.parametrize("check", sorted(TRAPS.keys() - {"placeholders", "unknown-option"}))
-def test_what_a_trap_rests_on_can_be_looked_up(check):
-    """Each trap cites the profile's line, a public address, a manual, or what a named version was seen to do."""
-    source = TRAPS[check].source
-    parts = source.split(" | ") if source else []
-    assert parts or TRAPS[check].reads
+@pytest.mark.parametrize("check", sorted(SCRIPT_CHECKS))
+def test_what_a_check_rests_on_can_be_looked_up(check):
+    """Each check cites the profile's line, a public address, a manual, or what a named version was seen to do."""
+    own = SCRIPT_CHECKS[check]
+    parts = [part for part in (own.source, *own.sources.values()) if part]
+    assert parts or own.reads
     assert all(re.match(r"https://\S+$|\w+\(\dB?\)$|OpenPBS [\d.]+, seen$", part) for part in parts)
 
 
 @pytest.mark.parametrize("text", [GADI, GADI_2])
 def test_a_good_script_for_gadi_is_left_alone(text):
     """A script that Gadi runs as it is meant gets no remark."""
-    assert look("gadi", text).remarks == []
+    assert look("gadi", text).diagnostics == []
 
 
 @pytest.mark.parametrize("text", [JZ, A100, TORCHRUN, TWO])
 def test_a_good_script_for_jean_zay_is_left_alone(text):
     """A script that Jean-Zay runs as it is meant gets no remark."""
-    assert look("jean-zay", text).remarks == []
+    assert look("jean-zay", text).diagnostics == []
 
 
 SILENT = [
@@ -236,7 +242,7 @@ SILENT = [
 @pytest.mark.parametrize(("name", "text"), SILENT)
 def test_what_is_legal_is_left_alone(name, text):
     """Limits just met, directives of another file, several GPUs for one process, partitions without -C: no remark."""
-    assert look(name, text).remarks == []
+    assert look(name, text).diagnostics == []
 
 
 def test_a_missing_folder_is_named():
@@ -249,7 +255,7 @@ def test_a_missing_folder_is_named():
 def test_a_plan_s_finding_stands_at_the_option_s_line():
     """What a check of requests refuses is told at the line of the directive that asks for it."""
     text = GADI_2.replace("walltime=10", "walltime=49")
-    (one,) = look("gadi", text).remarks
+    (one,) = look("gadi", text).diagnostics
     assert (one.line, one.check, one.refuses) == (6, "walltime", True)
     assert "gadi.yaml:" in one.source
 
@@ -259,8 +265,8 @@ def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
     wrong = JZ.replace("abc@v100", "abc@a100").replace("--nodes=1", "--nodes=1 --constraint=v100-32g")
     with_variable = wrong.replace("--hint=nomultithread", "--hint=nomultithread --output=$HOME/x.out")
     assert found("jean-zay", wrong, "account") == [(3, True)]
-    report = examine(with_variable, search.load("jean-zay"), {"force": ["variable"]})
-    assert [(one.line, one.check) for one in report.remarks if one.refuses] == [(3, "account")]
+    report = examine(with_variable, search.load("jean-zay"), {"force": ["directives"]})
+    assert [(one.line, one.check) for one in report.diagnostics if one.refuses] == [(3, "account")]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +284,9 @@ def test_a_trap_of_one_line_does_not_hide_what_is_wrong_in_another():
 )  # fmt: skip
 def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
     """A mistake that a script and its request both show has one line of output."""
-    assert len([one for one in look(name, text).remarks if one.refuses or one.check == "export"]) == 1
+    assert (
+        len([one for one in look(name, text).diagnostics if one.refuses or one.check in ("account", "directives")]) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -288,35 +296,34 @@ def test_what_a_trap_and_a_check_both_see_is_said_once(name, text):
         ("jean-zay", JZ.replace("#SBATCH --hint=nomultithread\n", ""), "site-directive", ("directives",)),
         ("jean-zay", A100.replace("arch/a100", "arch/h100"), "modules", ("partitions", "h100", "modules")),
         ("jean-zay", JZ.replace("srun", "idrquota\nsrun"), "commands", ("removed_commands", "idrquota")),
-        ("gadi", CORES, "totals",
-         ("multi_node",)),
+        ("gadi", CORES, "whole-nodes", ("multi_node",)),
     ],
 )  # fmt: skip
 def test_a_trap_names_the_profile_s_line_that_it_rests_on(name, text, check, key):
     """A key that site and partition both have is cited where it was read, and not at the partition's name."""
     profile = search.load(name)
     assert profile.where(key) != profile.where(key[:-1])
-    (one,) = [one for one in look(name, text).remarks if one.check == check]
+    (one,) = [one for one in look(name, text).diagnostics if one.check == check]
     assert one.source == profile.where(key)
 
 
 def test_an_unconfirmed_key_of_the_site_warns(tmp_path):
     """A site's own word on a key that its partitions could have too counts: unconfirmed, it does not refuse."""
     (tmp_path / "mine.yaml").write_text("extends: gadi\ntitle: Mine\nunconfirmed: [multi_node]\n")
-    assert found("gadi", CORES, "totals") == [(5, True)]
-    assert found(str(tmp_path / "mine.yaml"), CORES, "totals") == [(5, False)]
+    assert found("gadi", CORES, "whole-nodes") == [(5, True)]
+    assert found(str(tmp_path / "mine.yaml"), CORES, "whole-nodes") == [(5, False)]
 
 
 def test_a_forced_check_only_warns():
     """--force lets a trap warn, as it does with a request's checks."""
     report = examine(JZ.replace("srun ", ""), search.load("jean-zay"), {"force": ["fan-out"]})
-    assert [(one.check, one.refuses) for one in report.remarks] == [("fan-out", False)]
+    assert [(one.check, one.refuses) for one in report.diagnostics] == [("fan-out", False)]
 
 
 @pytest.mark.parametrize("option", ["-r y", "-ry"])
 def test_a_rerunnable_array_is_one_however_that_is_written(option):
     """`-ry` counts as `-r y` does: no word of an array that PBS would refuse."""
-    remarks = look("gadi", GADI.replace("-l wd", f"-l wd\n#PBS -J 0-3\n#PBS {option}")).remarks
+    remarks = look("gadi", GADI.replace("-l wd", f"-l wd\n#PBS -J 0-3\n#PBS {option}")).diagnostics
     assert not any("rerunnable" in one.message for one in remarks)
     plan, findings = consider(search.load("gadi"), make_request({"directive": ["-J 0-3", option], "command": ["x"]}))
     assert plan is not None

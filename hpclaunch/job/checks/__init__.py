@@ -13,14 +13,16 @@ from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import command, directives, limits, memory, price, sizes, words
-from hpclaunch.job.checks.finding import Check, Finding, judged
+from hpclaunch.job.checks.check import Check, judged
+from hpclaunch.job.diagnostic import Diagnostic, Found
+from hpclaunch.job.directives.options import Script
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
     from hpclaunch.job.request import Request
     from hpclaunch.profile.search import Profile
 
-__all__ = ["CHECKS", "Check", "Finding", "check_findings", "plan_findings", "request_findings"]
+__all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "check_request", "run_check"]
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -28,7 +30,7 @@ _SBATCH = "https://slurm.schedmd.com/sbatch.html"
 _SCRIPT = "the job script, templates/"
 _REQUEST = "hpclaunch render --help"
 
-# In the order in which a person reads the findings.
+# In the order in which users read the diagnostics.
 CHECKS: dict[str, Check] = {
     "partition": Check(words=limits.known_partition, reads="partitions any_partition", options="partition"),
     "hint": Check(limits.hint, reads="hint", options="partition"),
@@ -93,44 +95,44 @@ CHECKS: dict[str, Check] = {
         reads="arrays max_array rerunnable qos.max_jobs",
         options="directive",
         source=_QSUB,
-        slurm_source=_SBATCH,
+        sources={"slurm": _SBATCH},
     ),
     "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
-    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, slurm_source=_SBATCH),
-    "directives": Check(directives.directives, options="directive", source=_QSUB, slurm_source=_SBATCH),
+    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
+    "directives": Check(directives.directives, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
     "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
-    "repeated": Check(directives.repeated, options="directive", source=_QSUB, slurm_source=_SBATCH),
+    "repeated": Check(directives.repeated, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
     "max-cost": Check(
         price.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST
     ),
 }
 
 
-def request_findings(profile: Profile, request: Request) -> Iterator[Finding]:
+def check_request(profile: Profile, request: Request) -> Iterator[Diagnostic]:
     """Yield what makes a plan impossible: words of the request that mean nothing here. Nobody can force them."""
     for name, check in CHECKS.items():
         for found in check.words(profile, request) if check.words else ():
-            finding = judged(profile, name, check, found)
+            one = judged(profile, name, check, found)
             forced = f" (--force {name} cannot help: there is nothing to render)" if name in request.force else ""
-            yield structs.replace(finding, message=finding.message + forced, refuses=True, fatal=True)
+            yield structs.replace(one, message=one.message + forced, refuses=True, fatal=True)
     for name in request.force:
         if name not in CHECKS:
-            yield Finding("force", f"there is no check {name!r}{did_you_mean(name, CHECKS)}", fatal=True)
+            yield Diagnostic("force", f"there is no check {name!r}{did_you_mean(name, CHECKS)}", fatal=True)
 
 
-def plan_findings(profile: Profile, plan: Plan, anywhere: bool = False) -> Iterator[Finding]:
+def check_plan(profile: Profile, plan: Plan, anywhere: bool = False) -> Iterator[Diagnostic]:
     """Yield what the site would refuse or mishandle of a plan; a check that is forced only warns.
 
-    With `anywhere`, of a partition that nobody knows, only what would be wrong on any.
+    With `anywhere`, of a partition that is not known, only what would be wrong on any.
     """
     for name, check in CHECKS.items():
         if check.function is not None and not (anywhere and (check.reads or "tasks_per_node" in check.options)):
-            yield from check_findings(profile, plan, name)
+            yield from run_check(profile, plan, name)
 
 
-def check_findings(profile: Profile, plan: Plan, name: str) -> Iterator[Finding]:
-    """Yield what one check finds in a plan."""
+def run_check(profile: Profile, plan: Plan, name: str) -> Iterator[Diagnostic]:
+    """Yield the diagnostics of one check."""
     check = CHECKS[name]
     for found in check.function(plan) if check.function else ():
-        finding = judged(profile, name, check, found)
-        yield structs.replace(finding, refuses=finding.refuses and name not in plan.request.force)
+        one = judged(profile, name, check, found)
+        yield structs.replace(one, refuses=one.refuses and name not in plan.request.force)

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.downloads import download as fetches
 from hpclaunch.job.checks.downloads import downloads
-from hpclaunch.job.checks.finding import Found, partition_key
+from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.storage import as_named, named_by
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -21,7 +23,27 @@ _NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerat
 # Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
 _DOWNLOAD_SIGNS = (
     *("wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone", "clone", "pull", "fetch", "install", "create"),
-    *("update", "env", "download", "sync", "login", "s3", "build", "scp", "sftp", "://"),
+    *(
+        "update",
+        "env",
+        "download",
+        "sync",
+        "login",
+        "s3",
+        "build",
+        "scp",
+        "sftp",
+        "://",
+        "axel",
+        "lftp",
+        "prefetch",
+        "fasterq",
+        "rsync",
+        "nextflow",
+        "npm",
+        "datalad",
+        "dvc",
+    ),
 )
 _ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 _ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
@@ -61,11 +83,9 @@ def settings(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def launcher(plan: Plan) -> Iterator[Found]:
     """Refuse a command that starts ranks itself where the job starts several already, and one without a name."""
-    words = plan.request.command
+    words = [] if plan.script else plan.request.command
     if words and not words[0].strip():
-        yield Found(
-            "the command's first word is empty, and no program has that name; give COMMAND, or nothing behind --"
-        )
+        yield Found("the command's first word is empty; give COMMAND, or nothing behind --")
         return
     if not words or plan.world_size == 1:
         return
@@ -77,37 +97,51 @@ def launcher(plan: Plan) -> Iterator[Found]:
     once_a_node = plan.launcher == "lightning" or plan.tasks_per_node == 1
     if program in _LAUNCHERS or (by_node and not once_a_node):
         yield Found(
-            f"{module or program} is a launcher of its own, the job would start it {plan.world_size} times; "
-            "give the program alone, hpclaunch starts its ranks (--launcher says how)"
+            f"{module or program} is a launcher of its own, which the job would start {plan.world_size} times; "
+            "give the program only, hpclaunch starts its ranks (--launcher chooses how)"
         )
 
 
 def program(plan: Plan) -> Iterator[Found]:
-    """Refuse a command whose program is not there; warn of it where the job may see another folder."""
+    """Refuse a command whose program is not there; warn if the job may see another folder."""
     machine = plan.request.machine
     if machine.program_problem:
         yield Found(machine.program_problem, warns=not machine.program_is_final)
 
 
 def trainer(plan: Plan) -> Iterator[Found]:
-    """Refuse --devices and --num_nodes of a command that are not the job's: Lightning would."""
+    """Refuse --devices and --num_nodes that are not the job's, as Lightning does; warn of GPUs left idle."""
     own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.nodes}}
-    for name, value in options(plan.request.command):
-        key = name.rpartition(".")[2].replace("-", "_").lower()
-        if key in own and re.fullmatch(r"\d{1,9}", value) and int(value) not in own[key]:
-            job = max(own[key])
-            yield Found(f"--{name} {value} in the command, the job has {job}; use --{name} {job}, or leave it out")
+    for word, name, value in _settings(plan.request.command, bare=plan.script is not None):
+        if name in own and re.fullmatch(r"[1-9]\d{0,8}", value) and int(value) not in own[name] and any(own[name]):
+            job = max(own[name])
+            idle = (
+                name == "devices"
+                and int(value) < job
+                and plan.launcher == "lightning"
+                and not plan.scheduler.starts_ranks
+            )
+            rest = f"; the other {job - int(value)} idle" if idle else ""
+            yield Found(f"{word} {value}, but the job has {job}{rest}; use {word} {job}, or leave it out", warns=idle)
+
+
+def _settings(words: list[str], bare: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield each option as written, its last name, its value; `bare` ones without -- too (trainer.devices=2)."""
+    named = [(f"--{name}", value) for name, value in options(words)]
+    named += [(name, value) for name, _, value in (word.partition("=") for word in words if bare and "=" in word)]
+    for word, value in dict.fromkeys(named):
+        yield word, re.split(r"[.]|^--", word)[-1].replace("-", "_").lower(), value
 
 
 def literal(plan: Plan) -> Iterator[Found]:
     """Warn of a $NAME in the command, which no shell expands: each word arrives as it is given."""
-    words = plan.request.command
+    words = [] if plan.script else plan.request.command
     if not words or PurePath(words[0]).name in ("bash", "sh", "zsh", "env", "awk", "perl") or "-c" in words:
         return
     for word in words:
         if "$" in word and (found := re.search(r"\$\{?[A-Za-z_]\w*}?", word)):
             yield Found(
-                f"{found[0]} in {word!r} is not expanded, words arrive as they are given; use bash -c '...' around it",
+                f"{found[0]} in {word!r} is not expanded; use bash -c '...' around it",
                 warns=True,
             )
 
@@ -119,7 +153,7 @@ def dtype(plan: Plan) -> Iterator[Found]:
         for sign, pattern, name, instead in _NEW_GPUS:
             if any(sign in word.lower() and re.search(pattern, word) for word in plan.request.command):
                 yield Found(
-                    f"{name} asked wants compute capability 8.0, {plan.partition.gpu or 'the GPU'} has {has:g}; "
+                    f"{name} needs compute capability 8.0, {plan.partition.gpu or 'the GPU'} has {has:g}; "
                     f"use {instead}",
                     partition_key(plan, "compute_capability"),
                     warns=True,
@@ -132,19 +166,24 @@ def download(plan: Plan) -> Iterator[Found]:
     if (plan.site.internet if own is None else own) is not False:
         return
     words = plan.request.command
-    found = [fetches(words)]
+    found = {fetches(words): ""}
     for text in [*words[1:], *plan.request.setup]:
         if any(sign in text for sign in _DOWNLOAD_SIGNS):
-            match = re.search(_ADDRESS, text)
+            address = None if plan.script else re.search(_ADDRESS, text)
             fetched = [] if " " not in text else list(downloads(text))
-            found += fetched or ([match[0]] if match else [])
-    found = [what for what in found if what]
-    found += [f"{name}={value}" for name, value in plan.request.env.items() if _ONLINE.get(name) == value]
+            for what in fetched or ([address[0]] if address else []):
+                found.setdefault(what, text)
+    settings = [(f"{name}={value}", "env") for name, value in plan.request.env.items()]
+    settings += [(line.strip().removeprefix("export "), line) for line in plan.request.setup]
+    found |= {text: at for text, at in settings if _ONLINE.get(text.partition("=")[0]) == text.partition("=")[2]}
     with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
-    stage = f"; do it before, on {' or '.join(with_internet)} or a login node" if with_internet else "; do it before"
+    stage = f"; use {' or '.join(with_internet)} or a login node beforehand" if with_internet else "; do it beforehand"
     key = partition_key(plan, "internet") if own is not None else ("internet",)
-    for what in dict.fromkeys(found):
-        yield Found(f"{what} asked, the nodes of {plan.partition_name} have no internet{stage}", key, warns=True)
+    offline = "NXF_OFFLINE" in plan.request.env or any("NXF_OFFLINE=" in line for line in plan.request.setup)
+    for what, at in found.items():
+        if what and not (offline and what.startswith("nextflow")):
+            text = f"{what}: the nodes of {plan.partition_name} have no internet{stage}"
+            yield Found(text, key, warns=True, at=at or "command")
 
 
 def home(plan: Plan) -> Iterator[Found]:
@@ -155,10 +194,11 @@ def home(plan: Plan) -> Iterator[Found]:
         real = plan.request.machine.links.get(value, value)
         if real.startswith(_HOMES) and re.search(_LARGE, name):
             yield Found(
-                f"{name} {value} lies in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "
+                f"{name} {value} is in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "
                 "use a larger file system",
                 ("home_gb",),
                 warns=True,
+                at=_first(plan, value),
             )
 
 
@@ -168,9 +208,10 @@ def expiring(plan: Plan) -> Iterator[Found]:
         for root, days in plan.site.expiring.items():
             if _below(value, root) and re.search(_WRITTEN, name):
                 yield Found(
-                    f"{name} {value}: below {root} files unused for {days} days are removed; copy what you keep",
+                    f"{name} {value}: files unused for {days} days are removed from {root}; copy what you keep",
                     ("expiring", root),
                     warns=True,
+                    at=_first(plan, value),
                 )
 
 
@@ -180,9 +221,10 @@ def reach(plan: Plan) -> Iterator[Found]:
     for root, names in plan.site.only_on.items():
         if plan.partition_name not in names and any(_below(text, root) for text in texts):
             yield Found(
-                f"{root} asked, only {', '.join(names)} see it and not {plan.partition_name}; copy it before",
+                f"{root} is seen by {', '.join(names)} only, not by {plan.partition_name}; copy it beforehand",
                 ("only_on", root),
                 warns=True,
+                at=_first(plan, root),
             )
 
 
@@ -199,28 +241,60 @@ def removed_commands(plan: Plan) -> Iterator[Found]:
     texts = [*plan.request.setup, " ".join(plan.request.command)]
     for name, instead in plan.site.removed_commands.items():
         pattern = rf"(?<![\w./-]){re.escape(name)}(?![\w./=-])"
-        if any(name in text and re.search(pattern, text) for text in texts):
-            yield Found(f"{name} is gone from {plan.name}; use {instead}", ("removed_commands", name))
+        if at := next((text for text in texts if name in text and re.search(pattern, text)), ""):
+            yield Found(
+                f"{name} does not exist on {plan.name} any more; use {instead}", ("removed_commands", name), at=at
+            )
+
+
+def _first(plan: Plan, word: str) -> str:
+    """Return the first line of setup with a word in it."""
+    return next((line for line in plan.request.setup if word.removeprefix("$") in line), "")
 
 
 def storage(plan: Plan) -> Iterator[Found]:
-    """Refuse a --storage that names no file system; warn where none need be named, and of a path in a variable."""
+    """Refuse a --storage that is no file system, and a script's path in one not requested; warn of needless ones."""
     roots = plan.site.storage_roots
     if plan.request.storage and not roots and not plan.site.storage:
         yield Found(
-            f"{' '.join(plan.request.storage)} asked, jobs on {plan.name} see everything unnamed; leave it out",
+            f"{' '.join(plan.request.storage)}: jobs on {plan.name} see every file system unnamed; leave it out",
             warns=True,
         )
     prefixes = tuple(f"{name}/" for name in roots.values())
-    for name in plan.storage if roots else ():
+    own = [as_named(plan.site, name) for name in plan.request.storage]
+    if plan.script:
+        yield from _unseen(plan, own)
+    for name in own if plan.script else plan.storage if roots else ():
         if not name.startswith(prefixes):
             forms = ", ".join(f"{prefix}PROJECT" for prefix in dict.fromkeys(prefixes))
             yield Found(f"{name!r} names no file system of {plan.name}; use {forms}", ("storage_roots",))
-    for text in (*plan.request.setup, *plan.request.env.values(), plan.request.venv or ""):
+    texts = (*plan.request.setup, *plan.request.env.values(), plan.request.venv or "")
+    for text in () if plan.script else texts:
         for root in roots if "$" in text else ():
             if found := re.search(rf"(?<![\w.}}~-]){re.escape(root)}/+\$\{{?\w+\}}?", text):
                 yield Found(
-                    f"{found[0]}: which one that is shows in the job alone; add --storage {roots[root]}/...",
+                    f"{found[0]}: its file system is known in the job only; add --storage {roots[root]}/...",
                     ("storage_roots", root),
                     warns=True,
                 )
+
+
+def _unseen(plan: Plan, own: list[str]) -> Iterator[Found]:
+    """Yield the file systems of a script's paths, and those behind its links, that its job does not see."""
+    account, links = plan.request.account or plan.site.account, plan.request.machine.links
+    needed = {name: line for line in reversed(plan.request.setup) for name in named_by(plan.site, account, [line])}
+    for word, real in links.items():
+        for name in named_by(plan.site, account, [real]) if len(word) > 1 and (line := _first(plan, word)) else ():
+            needed.setdefault(name, line)
+    missing = [name for name in needed if name not in own]
+    behind = {name: word for word, real in links.items() for name in named_by(plan.site, account, [real])}
+    for name in reversed(missing):
+        line = needed[name]
+        link = f"{behind[name]} leads to " if name in behind and not named_by(plan.site, account, [line]) else ""
+        yield Found(
+            f"{link}a path in {name}, which the job does not see",
+            ("storage_roots",),
+            suggestions=[{"storage": [*own, *sorted(missing)]}],
+            at=line,
+            certain=True,
+        )

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from hpclaunch import walltime as times
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import sizes
-from hpclaunch.job.checks.finding import Found, Suggestion, partition_key
+from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.diagnostic import Found, Suggestion
 from hpclaunch.job.limits import qos_limits, tier_of
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Qos
@@ -26,19 +28,24 @@ def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
         return
     if wanted in site.restricted:
         yield Found(_for_some(profile.name, wanted, "partitions"), ("restricted",), warns=True)
+    elif site.find_partition(plain := wanted.removesuffix("-exec")):
+        text = f"{wanted} is the execution queue of {plain}, which takes no jobs from users"
+        yield Found(text, ("partitions",), suggestions=[{"partition": plain}], certain=True)
     else:
-        yield Found(f"site {profile.name} has no {wanted!r}{did_you_mean(wanted, site.partitions)}", ("partitions",))
+        yield Found(
+            f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}", ("partitions",)
+        )
 
 
 def _for_some(name: str, word: str, key: str) -> str:
     return (
-        f"{word} is for special grants, and nothing of it is known here; if yours is one, describe it under `{key}` "
+        f"{word} is for special allocations and not described here; if you have one, describe it under `{key}` "
         f"of a profile of your own that extends {name} (hpclaunch site new)"
     )
 
 
 def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
-    """Refuse a workload that does not come along, and one beside a COMMAND."""
+    """Refuse an unknown workload, and one beside a COMMAND."""
     name = request.workload
     if name is not None and name not in WORKLOADS:
         yield Found(f"there is no {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
@@ -52,23 +59,24 @@ def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
 
 
 def readable_walltime(_profile: Profile, request: Request) -> Iterator[Found]:
-    """Refuse a time that is none, or that could mean two."""
-    for option, text in (("", request.walltime), ("--warn-before ", request.warn_before)):
+    """Refuse a time that cannot be read, or that could mean two."""
+    for name, text in (("", request.walltime), ("--warn-before ", request.warn_before)):
         if text is not None:
             try:
                 times.parse(text)
             except ValueError as error:
-                yield Found(f"{option}{error}")
+                yield Found(f"{name}{error}")
 
 
 def hint(plan: Plan) -> Iterator[Found]:
-    """Say what the profile has to say to whoever asks for a partition by name."""
+    """Warn with the profile's hint about a partition that is named."""
     if plan.request.partition and plan.partition.hint:
-        yield Found(f"{plan.partition_name} asked: {plan.partition.hint}", partition_key(plan, "hint"), warns=True)
+        yield Found(f"{plan.partition_name}: {plan.partition.hint}", partition_key(plan, "hint"), warns=True)
 
 
 def walltime(plan: Plan) -> Iterator[Found]:
-    """Refuse a walltime longer than the partition allows for the job's size, and what is no time or could be two."""
+    """Refuse a walltime above the partition's limit for the job's size, an unreadable one, and a script without one."""
+    yield from _without(plan)
     cores = plan.nodes * plan.cpus_per_node
     tiers = plan.partition.walltime
     number = tier_of(tiers, cores)
@@ -83,14 +91,21 @@ def walltime(plan: Plan) -> Iterator[Found]:
             longer += sizes.at_most(plan, other.max_cores or 0)[:1] if i < number else []
             longer += sizes.at_least(plan, (tiers[i - 1].max_cores or 0) + 1) if i > number else []
     yield Found(
-        f"{plan.walltime} asked, {plan.partition_name} allows {tier.max_walltime}{_span(plan, number)}",
+        f"{plan.walltime} exceeds {plan.partition_name}'s limit of {tier.max_walltime}{_span(plan, number)}",
         partition_key(plan, "walltime", number, "max_walltime"),
         suggestions=longer,
     )
 
 
+def _without(plan: Plan) -> Iterator[Found]:
+    script = plan.script
+    if script and not plan.request.walltime and "walltime" not in script.lines and not plan.site.any_partition:
+        text = f"no walltime requested, and {plan.name}'s default is short"
+        yield Found(f"{text}; use {option(plan, 'walltime', 'HH:MM:SS')}", at=script.last)
+
+
 def _span(plan: Plan, number: int) -> str:
-    """Return the sizes for which a tier counts, or nothing where it counts for all."""
+    """Return the sizes for which a tier counts, or nothing if it counts for all."""
     tiers, step = plan.partition.walltime, 1
     if plan.site.multi_node == "whole":
         step = plan.partition.cores_per_node or 1
@@ -98,8 +113,8 @@ def _span(plan: Plan, number: int) -> str:
     least = (before // step + 1) * step if before else None
     most = tiers[number].max_cores or plan.partition.max_cores
     if least is None:
-        return f" up to {most} cores" if most and len(tiers) > 1 else ""
-    return f" for {least} to {most} cores" if most and most != least else f" for {least} cores"
+        return f" for up to {most} cores" if most and len(tiers) > 1 else ""
+    return f" for {least}-{most} cores" if most and most != least else f" for {least} cores"
 
 
 def qos(plan: Plan) -> Iterator[Found]:
@@ -112,10 +127,10 @@ def qos(plan: Plan) -> Iterator[Found]:
         owners = [
             name for name, other in plan.site.partitions.items() if any(one.name == plan.qos.name for one in other.qos)
         ]
-        suggestion = f"{did_you_mean(plan.qos.name, known)}; one of a special grant passes with --force qos"
+        suggestion = f"{did_you_mean(plan.qos.name, known)}; with --force qos one of a special allocation passes"
         belongs = f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
         yield Found(
-            f"partition {plan.partition_name} has no {plan.qos.name!r}{belongs if owners else suggestion}",
+            f"partition {plan.partition_name} has no QoS {plan.qos.name!r}{belongs if owners else suggestion}",
             partition_key(plan, "qos"),
         )
     job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
@@ -123,9 +138,11 @@ def qos(plan: Plan) -> Iterator[Found]:
         if (plan.qos is None and one.automatic) or one == plan.qos:
             instead = [{"qos": other.name} for other in plan.partition.qos if not list(qos_limits(other, *job))][:1]
             for key, message in qos_limits(one, *job):
-                yield Found(
-                    message, partition_key(plan, "qos", i, key), suggestions=[*instead, *_smaller(plan, one, key)]
-                )
+                at = {"max_walltime": "walltime"}.get(key, "nodes")
+                suggestions = [*instead, *_smaller(plan, one, key)]
+                alone = one.default and len(instead) == 1 and "qos" not in plan.script.lines if plan.script else False
+                place = partition_key(plan, "qos", i, key)
+                yield Found(message, place, suggestions=suggestions, at=at, certain=alone)
 
 
 def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:

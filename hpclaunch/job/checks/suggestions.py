@@ -1,4 +1,4 @@
-"""What a finding suggests instead: only what nothing refuses in its turn."""
+"""What a diagnostic suggests instead: only what is not refused in its turn."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hpclaunch.job.checks.spelling import edits, spelled
+
 if TYPE_CHECKING:
-    from hpclaunch.job.checks.finding import Finding, Suggestion
+    from hpclaunch.job.diagnostic import Diagnostic, Suggestion
+    from hpclaunch.job.plan import Plan
     from hpclaunch.job.request import Request
 
-_MOST = 3  # suggestions of one finding
+_MOST = 3  # suggestions of one diagnostic
 
 
 def with_suggestions(
-    findings: list[Finding], request: Request, check: Callable[[Request], Iterable[Finding]]
-) -> Iterator[Finding]:
-    """Yield the findings, each with the shortest of its suggestions that work; `check` finds what a request has."""
-    for finding in findings:
-        working = [one for one in finding.suggestions if one and _works(finding, one, findings, request, check)]
-        shortest = min(map(len, working), default=0)
-        kept = [one for one in working if len(one) == shortest][:_MOST]
-        use = f"; use {' or '.join(map(_as_options, kept))}" if kept else ""
-        yield structs.replace(finding, suggestions=kept, message=finding.message + use)
+    diagnostics: list[Diagnostic], request: Request, plan: Callable[[Request], Plan],
+    check: Callable[[Plan], Iterable[Diagnostic]],
+) -> Iterator[Diagnostic]:  # fmt: skip
+    """Yield the diagnostics, each with the shortest of its suggestions that work.
+
+    `plan` makes the plan of a request, `check` returns the diagnostics of a plan.
+    """
+    for one in diagnostics:
+        working: list[tuple[Suggestion, str]] = []
+        for suggestion in filter(None, one.suggestions):
+            after = plan(structs.replace(request, **suggestion))
+            if _works(one, diagnostics, list(check(after))) and (text := spelled(suggestion, after)):
+                working.append((suggestion, text))
+        shortest = min((len(suggestion) for suggestion, _ in working), default=0)
+        kept = [pair for pair in working if len(pair[0]) == shortest][:_MOST]
+        changes = one.edits
+        if one.certain and kept and plan(request).script:
+            changes = edits(kept[0][0], plan(structs.replace(request, **kept[0][0])))
+        use = f"; use {' or '.join(dict.fromkeys(text for _, text in kept))}" if kept else ""
+        yield structs.replace(
+            one, suggestions=[suggestion for suggestion, _ in kept], message=one.message + use, edits=changes
+        )
 
 
-def _works(
-    finding: Finding, suggestion: Suggestion, findings: list[Finding], request: Request,
-    check: Callable[[Request], Iterable[Finding]],
-) -> bool:  # fmt: skip
-    """Return whether the request loses the finding by the suggestion and gets no refusal that it did not have."""
-    others = {other.check for other in findings if other.refuses} - {finding.check}
-    before = {other.key for other in findings if other.refuses and other.check == finding.check} - {finding.key}
-    after = list(check(structs.replace(request, **suggestion)))
-    gone = all((other.check, other.key) != (finding.check, finding.key) for other in after)
+def _works(one: Diagnostic, before: list[Diagnostic], after: list[Diagnostic]) -> bool:
+    """Tell whether a suggestion removes the diagnostic and brings no refusal that was not there before."""
+    others = {other.check for other in before if other.refuses} - {one.check}
+    keys = {other.key for other in before if other.refuses and other.check == one.check} - {one.key}
+    gone = all((other.check, other.key) != (one.check, one.key) for other in after)
     return gone and all(
-        other.check in others or (other.check == finding.check and other.key in before)
-        for other in after
-        if other.refuses
+        other.check in others or (other.check == one.check and other.key in keys) for other in after if other.refuses
     )
-
-
-def _as_options(suggestion: Suggestion) -> str:
-    """Return a suggestion as options of the command line."""
-    words = []
-    for name, value in suggestion.items():
-        option = "-A" if name == "account" else f"--{name.replace('_', '-')}"
-        text = f"{value:.12g}" if isinstance(value, float) else str(value)
-        words.append(f"no {option}" if value is None else f"{option} {text}")
-    return " ".join(words)

@@ -1,4 +1,4 @@
-"""Accounts, job names, variables and directives: words that a site or a scheduler takes amiss."""
+"""Accounts, job names, variables and directives: words that a site or a scheduler mistakes."""
 
 from __future__ import annotations
 
@@ -6,53 +6,28 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hpclaunch.job.checks.finding import Found, partition_key
+from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.diagnostic import Found
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
-RESERVED_PBS = {"NCPUS"}
 # What bash or the job script itself reads.
-SHELLS_OWN = {
-    "BASH_ENV",
-    "BASHOPTS",
-    "IFS",
-    "POSIXLY_CORRECT",
-    "SHELLOPTS",
-    "answer",
-    "beat",
-    "beats",
-    "code",
-    "command",
-    "emulated",
-    "end",
-    "ended",
-    "i",
-    "job",
-    "job_id",
-    "job_number",
-    "left",
-    "log",
-    "lost",
-    "name",
-    "next",
-    "node",
-    "nodes",
-    "number",
-    "pid",
-    "pids",
-    "running",
-    "shells",
-    "show",
-    "silent",
-    "told",
-    "verdict",
-    "who",
-}
+SHELLS_OWN = set(
+    re.findall(
+        r"\w+",
+        """
+        BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
+        job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
+        """,
+    )
+)
 
-# What templates and examples leave for a person to fill in: anywhere, and (`named`) where a name of one's own belongs.
+
+# What templates and examples leave to be filled in: anywhere, and (`named`) where a name of the user's own belongs.
 _PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "path/to/")
 _PLACEHOLDER = (
     r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
@@ -71,7 +46,7 @@ _NAME = (
 
 
 def placeholder(text: str, named: bool = False) -> str:
-    """Return what in a text an example left to be filled in, or ""; `named`: where only a name of one's own belongs."""
+    """Return what in a text an example left to be filled in, or ""; `named`: where only a user's own name belongs."""
     small = text.lower()
     found = re.search(_PLACEHOLDER, text) if any(sign in small for sign in _PLACEHOLDER_SIGNS) else None
     if not found and named and any(sign in small for sign in _NAME_SIGNS):
@@ -81,72 +56,97 @@ def placeholder(text: str, named: bool = False) -> str:
 
 def account(plan: Plan) -> Iterator[Found]:
     """Refuse an account whose suffix is another partition's; warn of none."""
-    suffixes = plan.partition.account_suffixes
+    suffixes, known = plan.partition.account_suffixes, plan.script.lines if plan.script else {}
     if plan.account is None:
-        if plan.site.account_help:
-            yield Found(f"none given; {plan.site.account_help}", ("account_help",), warns=True)
+        if plan.site.account_help and "account" not in known:
+            text = f"no account to charge; use {option(plan, 'account', 'ACCOUNT')}: {plan.site.account_help}"
+            yield Found(text, ("account_help",), warns=True, at=plan.script.last if plan.script else "")
     elif suffixes and not plan.account.endswith(tuple(suffixes)):
-        project = plan.account.partition("@")[0]
-        owner = next(
-            (
-                name
-                for name, other in plan.site.partitions.items()
-                if plan.account.endswith(tuple(other.account_suffixes))
-            ),
-            None,
-        )
+        project, own = plan.account.partition("@")[0], plan.site.partitions
+        owner = next((name for name in own if plan.account.endswith(tuple(own[name].account_suffixes))), None)
         yield Found(
-            f"{plan.account} asked, {plan.partition_name} charges accounts that end in {' or '.join(suffixes)}",
+            f"{plan.account} cannot be charged in {plan.partition_name}, only accounts that end in "
+            f"{' or '.join(suffixes)}",
             partition_key(plan, "account_suffixes"),
             suggestions=[{"account": project + suffixes[0]}, {"partition": owner} if owner else {}],
         )
 
 
+# Options of directives that hold a name of the user's own.
+_NAMED = {"account", "partition", "qos", "mail-user", "time", "constraint", "l.storage", "l.walltime", *"PqMA"}
+_MAIL = ("mail-user", "M")
+
+
 def placeholders(plan: Plan) -> Iterator[Found]:
     """Refuse what an example left to be filled in: your_project, <account>, changeme, xxx, /path/to/."""
+    for what, text, at, named in _texts(plan):
+        if found := placeholder(text, named):
+            shown = plan.request.hidden().env.get(what.removeprefix("--env "), text)
+            value, part = (repr(text), found) if shown == text else (shown, "a part of it")
+            yield Found(f"{what} {value}: {part} is left from an example; fill it in".lstrip(), at=at,
+                        warns=what.endswith(_MAIL))  # fmt: skip
+
+
+def _texts(plan: Plan) -> Iterator[tuple[str, str, str | int, bool]]:
+    """Yield what users write themselves: its option, the text, its place, and whether a name of their own belongs."""
     request = plan.request
-    words = [
-        *((f"--env {name}", value) for name, value in request.env.items()),
-        *(("--storage", name) for name in request.storage),
-        *(("--module", name) for name in request.module),
-        *(("--directive", line) for line in request.directive),
-        *(("--setup", line) for line in request.setup),
-        *(("--teardown", line) for line in request.teardown),
-        *(("COMMAND", word) for word in request.command),
-    ]
-    for option, text in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
-        if text:
-            words.insert(0, (option, text))
-    shown = {f"--env {name}": value for name, value in request.hidden().env.items()}
-    for option, text in words:
-        if found := placeholder(text, option in ("--account", "--storage")):
-            value, what = (repr(text), found) if shown.get(option, text) == text else (shown[option], "a part of it")
-            yield Found(f"{option} {value}: {what} is left from an example; fill it in")
+    if plan.script:
+        for one in plan.script.directives.options:
+            yield one.written, one.value, one.line, one.name in _NAMED
+        yield from (("", line, line, False) for line in request.setup)
+        return
+    for name, value in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
+        yield name, value or "", "", name == "--account"
+    yield from ((f"--env {name}", value, "", False) for name, value in request.env.items())
+    repeatable = {
+        "--storage": request.storage, "--module": request.module, "COMMAND": request.command,
+        "--directive": request.directive, "--setup": request.setup, "--teardown": request.teardown,
+    }  # fmt: skip
+    for name, values in repeatable.items():
+        yield from ((name, value, "", name == "--storage") for value in values)
 
 
 def modules(plan: Plan) -> Iterator[Found]:
-    """Refuse a module that belongs to another partition's hardware."""
+    """Refuse a module of another partition's hardware; in a script also the partition's own, missing or too late."""
+    needed = plan.partition.modules
+    loaded = plan.script.modules if plan.script else [(0, name) for name in plan.request.module]
     for name, other in plan.site.partitions.items():
-        for module in set(other.modules) - set(plan.partition.modules):
-            if module in plan.request.module:
-                own = f", which loads {' '.join(plan.partition.modules)} by itself" if plan.partition.modules else ""
-                yield Found(
-                    f"{module} asked is for {name}, not for {plan.partition_name}{own}; leave it out",
-                    ("partitions", name, "modules"),
-                )
+        for line, module in loaded:
+            if module in set(other.modules) - set(needed) and (plan.gpus_per_node or not plan.script):
+                own = f"; use {' '.join(needed)}" if plan.script and needed else "; leave it out"
+                text = f"{module} is for {name}, not for {plan.partition_name}{own}"
+                yield Found(text, ("partitions", name, "modules"), at=line)
+                return
+    families = {module.partition("/")[0] for module in plan.site.modules}
+    first = next((i for i, (_, module) in enumerate(loaded) if module.partition("/")[0] in families), None)
+    if not plan.script or first is None:
+        return
+    line, family = loaded[first]
+    before = [module for _, module in loaded[:first]]
+    for module in needed:
+        kind = module.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
+        if module not in before and not any(name.partition("/")[0].endswith(kind) for name in before):
+            late = next((number for number, name in loaded if name == module), line)
+            text = f"{family} on {plan.partition_name} needs {module}, loaded before it"
+            yield Found(text, partition_key(plan, "modules"), at=late)
 
 
 def job_name(plan: Plan) -> Iterator[Found]:
     """Refuse a job name under which Lightning takes a Slurm job for an interactive shell."""
     if plan.job_name in plan.scheduler.interactive_names:
-        yield Found(f"{plan.job_name} asked, Lightning ignores Slurm under that name; choose another")
+        yield Found(f"under the name {plan.job_name} Lightning ignores Slurm; use another")
 
 
 def env(plan: Plan) -> Iterator[Found]:
     """Refuse a variable that the job, its shell or the scheduler sets itself."""
-    reserved = RESERVED | (RESERVED_PBS if plan.site.scheduler == "pbs" else set())
-    for name in sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env}):
-        if name in reserved or name.startswith("HPCLAUNCH_"):
+    names = sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env})
+    for own in sorted(plan.scheduler.own_variables):
+        text = f"{own}: the scheduler sets it itself, on each node; use another name"
+        yield from (Found(text, warns=not plan.script, at="env") for name in names if name == own)
+        pattern = rf"\s*(?:export\s+)?{own}="
+        yield from (Found(text, warns=True, at=line) for line in plan.request.setup if re.match(pattern, line))
+    for name in names if plan.script is None else ():
+        if name in RESERVED or name.startswith("HPCLAUNCH_"):
             yield Found(f"--env {name}: the job sets it itself, on each rank; leave it out")
         elif name in SHELLS_OWN:
-            yield Found(f"--env {name}: the job script's shell has its own use for it; set it inside your command")
+            yield Found(f"--env {name}: the job script's own shell uses it; set it inside your command")

@@ -1,0 +1,101 @@
+"""What a script's directives ask for, in the words of a request."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from hpclaunch.job.directives.options import Directives, Option
+from hpclaunch.profile.model import Partition
+from hpclaunch.profile.search import Profile
+from hpclaunch.walltime import clock
+
+VARIABLE = re.compile(r"[A-Za-z_]\w*")
+
+
+class Asked(Struct):
+    """A request in the making, and the script's line for each of its keys.
+
+    Of a node: `starts` is what the scheduler starts there, `gpus`, and `cpus` for all starts together. What has no key
+    is `carried` as a directive, or `left` with the reason.
+    """
+
+    profile: Profile
+    directives: Directives
+    partition: Partition
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    carried: list[tuple[int, str]] = []
+    left: list[tuple[int, str, str]] = []
+    nodes: int = 1
+    starts: int = 1
+    gpus: int = 0
+    cpus: int | None = None
+    total: int | None = None  # cores of the whole job, as the directives count them
+    cpus_said: bool = True  # not merely the one for each task that Slurm gives by itself
+    seconds: int | None = None
+    folder: bool = False  # the job starts in the folder of its submission
+    size_line: int = 0
+    open_queue: bool = False  # the site chooses where it runs
+
+    def set(self, key: str, value: Any, option: Option) -> None:
+        """Note a value and where it stands."""
+        self.values[key], self.lines[key] = value, option.line
+
+    def carry(self, option: Option, directive: str) -> None:
+        """Carry an option over as a directive."""
+        if "$" in option.value or not directive.isprintable():
+            self.left.append((option.line, directive, "a variable or a strange character in it"))
+        self.carried.append((option.line, directive))
+        self.lines.setdefault(directive, option.line)
+
+    def variables(self, option: Option, items: list[str], bare: str) -> None:
+        """Take NAME=VALUE from a list that the scheduler sets in the job; a `bare` NAME is the login shell's."""
+        before = ""
+        for item in items:
+            name, equals, value = item.partition("=")
+            if not VARIABLE.fullmatch(name):
+                text = f"{option.directive}: the comma ends {before}'s value, and {item!r} is not a variable"
+                self.directives.say(option.line, f"{text}; use export in the script")
+            elif equals:
+                self.values.setdefault("env", {})[name] = value
+                self.lines.setdefault("env", option.line)
+            else:
+                self.carry(option, bare + name)
+            before = name
+
+    def time(self, option: Option | None, seconds: int | None, short: bool) -> None:
+        """Take the walltime; warn of a `short` one that reads like hours."""
+        if option is None:
+            return
+        self.lines["walltime"] = option.line
+        if seconds is None:
+            return
+        self.seconds = seconds
+        self.set("walltime", clock(seconds), option)
+        if short:
+            hours = f"{option.value.split(':')[0]}:00:00"
+            text = f"{option.directive} is {clock(seconds)} to the scheduler; if hours are meant, use {hours}"
+            self.directives.say(option.line, text, "walltime", warns=True)
+
+
+def start(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
+    """Return a request that has its partition only; say what is wrong with an option whatever it means."""
+    asked = Asked(profile, directives, Partition(), {"site": profile.name} | dict(typed), {}, [], [])
+    for option in directives.options:
+        if found := re.search(r"\$\{?\w+\}?", option.value):
+            unsure = option.name in ("o", "e") and "PBS_JOBID" in found[0]  # whether that is expanded is not known
+            text = f"{option.directive}: {found[0]} is not expanded in a directive"
+            directives.say(option.line, text, warns=unsure)
+    return asked
+
+
+def quoted(option: Option, joint: str) -> str:
+    """Return an option as a directive again."""
+    value = option.value if re.fullmatch(r"[\w.,:;/@+=%^|&\[\]*~()-]*", option.value) else shlex.quote(option.value)
+    name = option.written if joint == " " or len(option.name) == 1 else f"--{option.name}"
+    return f"{name}{joint}{value}" if value else name

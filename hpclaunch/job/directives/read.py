@@ -1,0 +1,119 @@
+"""The directives of a script: which lines are some, and the options that its scheduler reads in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from hpclaunch.job.directives.options import Directives, Option
+
+if TYPE_CHECKING:
+    from hpclaunch.job.directives.asked import Asked
+    from hpclaunch.job.plan import Plan
+    from hpclaunch.profile.search import Profile
+
+PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
+# Misspelt prefixes and such with a blank; `##SBATCH` is how people switch a directive off.
+_ALMOST = re.compile(r"\s*#\s*(PBS|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])", re.IGNORECASE)
+
+
+class Dialect(Protocol):
+    """How a scheduler's directives are read and written; a module with these names."""
+
+    WORDS: Mapping[str, str]  # a key of the request, and how it is written with its value
+    TOGETHER: bool  # the sizes are totals of the job: one that changes changes the others
+
+    def read_line(self, found: Directives, number: int, text: str) -> None:
+        """Add the options of one directive, `text` being what follows the prefix."""
+
+    def ask(self, profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
+        """Return what directives ask for; options `typed` on the command line win."""
+
+    def planned(self, plan: Plan) -> dict[str, tuple[str, str | None, str]]:
+        """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
+
+    def same(self, option: Option) -> str:
+        """Return an option's value as `planned` writes it."""
+
+
+def dialect(scheduler: str) -> Dialect:
+    """Return how the directives of a scheduler are read and written."""
+    return cast("Dialect", import_module(f"hpclaunch.job.directives.{scheduler}"))
+
+
+def scheduler_of(lines: list[str], wanted: str | None = None) -> str | None:
+    """Return the scheduler whose directives a script begins with, or has anywhere; None if it has none.
+
+    One that has those of several is for the `wanted` one too.
+    """
+    last = first_command(lines)
+    if wanted and any(line.startswith(PREFIX[wanted]) for line in lines[:last]):
+        return wanted
+    for part in (lines[:last], lines):
+        for line in part:
+            for scheduler, prefix in PREFIX.items():
+                if line.startswith(prefix):
+                    return scheduler
+    return None
+
+
+def first_command(lines: list[str]) -> int:
+    """Return the index of the first line that is neither blank nor a comment; directives end there."""
+    return next((i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
+
+
+def read(lines: list[str], scheduler: str, heredocs: set[int]) -> Directives:
+    """Return what `scheduler` reads in a script. `heredocs` are the numbers of lines that are some other file's."""
+    found = Directives(scheduler, [], [], [])
+    end, prefix = first_command(lines), PREFIX[scheduler]
+    read_line = dialect(scheduler).read_line
+    for number, line in enumerate(lines[:end], 1):
+        if line.startswith(prefix):
+            found.lines.append(number)
+            read_line(found, number, line.rstrip("\r")[len(prefix) :])
+    late = [i for i, line in enumerate(lines[end:], end + 1) if line.startswith(prefix) and i not in heredocs]
+    if late:
+        which = f" (lines {late[0]}-{late[-1]})" if len(late) > 1 else ""
+        text = f"{len(late)} directives{which} are" if which else "a directive is"
+        text += f" ignored after the first command, line {end + 1}; move {'them' if which else 'it'} up"
+        found.say(late[0], text, "late")
+    names = {option.name for option in found.options}
+    for number, line in enumerate(lines, 1):
+        match = _ALMOST.match(line) if number not in heredocs and not line.startswith(prefix) else None
+        if match and (match[1].upper() == "PBS") == (prefix == "#PBS"):
+            probe = Directives(scheduler, [], [], [])
+            read_line(probe, number, " " + line[match.end() :].rstrip("\r"))
+            if any(option.name not in names for option in probe.options):
+                found.say(number, f"a comment to the scheduler; directives begin with {prefix} in column 1", "almost")
+    return found
+
+
+def split(found: Directives, number: int, text: str, commenters: str) -> list[str]:
+    """Return the words of a directive, quotes removed."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, commenters
+    try:
+        return list(lexer)
+    except ValueError:
+        found.say(number, f"a quote is never closed: {text.strip()}")
+        return []
+
+
+def number(found: Directives, option: Option | None, read: Callable[[str], Any]) -> Any:
+    """Return an option's value as `read` reads it; None if there is no option, or it cannot be read."""
+    if option is None:
+        return None
+    try:
+        return read(option.value)
+    except ValueError as error:
+        if "$" not in option.value and "<" not in option.value:
+            found.say(option.line, f"{option.directive}: {error}")
+        return None
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text."""
+    return set(text.split())

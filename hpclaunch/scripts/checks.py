@@ -1,0 +1,80 @@
+"""The checks of scripts only: what a request cannot hold. The others are those of a request, hpclaunch.job.checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hpclaunch.job.checks.check import Check
+from hpclaunch.job.diagnostic import Edit, Found
+from hpclaunch.job.directives.read import PREFIX
+from hpclaunch.job.plan import Plan
+
+_OPENPBS = "OpenPBS 23.06, seen"
+_QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
+_PBSDSH = "https://github.com/openpbs/openpbs/blob/master/doc/man1/pbsdsh.1B"
+_SBATCH = "https://slurm.schedmd.com/sbatch.html"
+_LIGHTNING = (
+    "https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
+)
+
+
+def site_directives(plan: Plan) -> Iterator[Found]:
+    """Warn of a script without a directive that every job of the site should have."""
+    if plan.script is None or not (plan.gpus_per_node or plan.partition.cores_per_node):
+        return
+    for i, line in enumerate(plan.site.directives):
+        name = re.match(r"--([a-z-]+)", line)
+        if name and not plan.script.directives.last(name[1]):
+            prefix = PREFIX[plan.site.scheduler]
+            text = f"{prefix} {line} is missing, which the site's own examples have"
+            yield Found(
+                text,
+                ("directives", i),
+                True,
+                at=plan.script.last,
+                edits=[Edit(plan.script.last, "$", f"\n{prefix} {line}")],
+            )
+
+
+def ntasks(plan: Plan) -> Iterator[Found]:
+    """Refuse a script's --ntasks without --ntasks-per-node, which Lightning refuses."""
+    option = plan.script.directives.last("ntasks") if plan.script else None
+    if option and plan.script and plan.gpus_per_node and not plan.script.directives.last("ntasks-per-node"):
+        starts = -(-int(option.value) // plan.nodes) if option.value.isdecimal() else 1
+        if plan.nodes * starts > 1:
+            right = f"--ntasks-per-node={starts}"
+            nodes = "" if plan.script.directives.last("nodes") else f" --nodes={plan.nodes}"
+            edit = Edit(option.line, option.pattern, right + nodes)
+            yield Found(
+                f"{option.directive} without --ntasks-per-node; use {right}{nodes}", at=option.line, edits=[edit]
+            )
+
+
+def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = False) -> Check:
+    return Check(text=text, source=source, sources={"slurm": slurm_source or source}, warns=warns)
+
+
+SCRIPT_CHECKS = {
+    # The file.
+    "shell": _check("The shell cannot read the script: a quote or a block that is never closed.", "bash(1)"),
+    "crlf": _check("Lines end as on Windows: qsub and sbatch refuse such a script.", _OPENPBS, _SBATCH),
+    "scheduler": _check("The script has no directives, or another scheduler's than the site's.", _QSUB, _SBATCH),
+    "late": _check("Directives stand after the first command, where they are ignored.", _QSUB, _SBATCH, warns=True),
+    "almost": _check("A line looks like a directive and is a comment.", _OPENPBS, _SBATCH, warns=True),
+    "site-directive": Check(site_directives, reads="directives"),
+    "ntasks": Check(ntasks, source=_LIGHTNING),
+    # Commands.
+    "fan-out": _check("The training is started on one node, or as one rank, where the job has more.", _LIGHTNING),
+    "layout": _check("A launcher is started once for each of a node's tasks.", _LIGHTNING),
+    "wait": _check("A program is started in the background and nothing waits for it.", _QSUB, _SBATCH),
+    "early-variable": _check(
+        "$SLURM_PROCID or the like is expanded before srun: 0 on every node.", "https://slurm.schedmd.com/srun.html"
+    ),
+    "fixed-port": _check(
+        "A fixed port on a node that other jobs share.", "https://docs.pytorch.org/docs/stable/elastic/run.html"
+    ),
+    "pbsdsh": _check("pbsdsh starts a copy on every core, or has an option of Torque's.", _PBSDSH),
+    "node-count": _check("The lines of $PBS_NODEFILE are counted as nodes: there is one for each core.", _PBSDSH),
+    "folder": _check("No `cd`: PBS starts a job in the home folder.", _QSUB),
+}
