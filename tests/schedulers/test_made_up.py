@@ -115,7 +115,7 @@ def test_doctor_and_site_know_it(monkeypatch):
     """The doctor looks for its commands; a profile with an unknown scheduler lists it among those that are known."""
     process = start("doctor", "--json", "--workload", "env")
     rows = json.loads(process.communicate(timeout=100)[0])
-    assert next(row for row in rows if row["probe"] == "scheduler")["found"] == "bash are on PATH"
+    assert next(row for row in rows if row["check"] == "scheduler")["message"] == "bash are on PATH"
     profile = paths.user_config() / "site_profiles" / "fork.yaml"
     profile.write_text(profile.read_text().replace("scheduler: fork", "scheduler: zzz"))
     process = start("render")
