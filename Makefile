@@ -1,9 +1,11 @@
-# `make demo` and `make test` do all set-up by themselves, once; `make help` lists the rest.
+# Each target does all set-up by itself, once; `make help` lists them.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Two or more at a time; ARGS='-n 0 -x tests/job' for one process and one folder.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2)
 
-.PHONY: help demo test lint format golden docs schema cluster-up cluster-down wheel clean
+.PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,8 +18,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## train the bundled MNIST network on two emulated nodes, two ranks each
 	$(BIN)/hpclaunch run --nodes 2 --tasks-per-node 2
 
-test: $(READY) ## run the tests; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
-	$(BIN)/python -m pytest $(ARGS)
+check: lint ## lint, and the tests that take no time: the inner loop
+	$(PYTEST) -q -m 'not (slow or slurm or train)' --ignore tests/workloads $(ARGS)
+
+test: $(READY) ## run the tests, some on a real Slurm where it is installed
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
+	$(PYTEST) --hypothesis-profile many $(ARGS)
 
 lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check

@@ -24,7 +24,7 @@ SCRIPTS = """
 ## In scripts that somebody else wrote
 
 `hpclaunch check --script FILE` names the same checks at the script's lines, and what only a script can have wrong. What
-refuses has exit code 1; `--fix` prints what hpclaunch would write instead.
+refuses has exit code 1.
 
 | check | what is wrong | how | reads | rests on |
 |---|---|---|---|---|

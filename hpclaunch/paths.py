@@ -94,3 +94,17 @@ def shown(path: Path | str) -> str:
     if full.is_relative_to(own := home().resolve()):
         names.append(f"~/{full.relative_to(own)}")
     return min(names, key=len)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that nobody ever reads half of it. Raises OSError, and then leaves nothing behind."""
+    import tempfile
+
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

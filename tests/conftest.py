@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,34 +18,136 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, settings
+from standin import pbs as rehearsal_pbs
+from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
 from hpclaunch.profile import search
-from hpclaunch.rehearsal import pbs as rehearsal_pbs
-from hpclaunch.rehearsal.pbs.settings import Settings, queues_of
 
+SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
+atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+
+# Tests of logic stand on frozen copies of the shipped profiles, in sites/, so that a new price or limit changes nothing
+# here; tests of the shipped ones carry the mark `shipped`. A process, as users start it, has the shipped ones always.
+SHIPPED = paths.shipped("site_profiles")
+FROZEN = SCRATCH / "site_profiles"
+FROZEN.mkdir()
+for other in (path for path in SHIPPED.iterdir() if path.suffix != ".yaml"):
+    (FROZEN / other.name).symlink_to(other)
+for profile in (Path(__file__).parent / "sites").glob("*.yaml"):
+    shutil.copy(profile, FROZEN)
+really_shipped = paths.shipped
+
+
+def frozen(kind: str) -> Path:
+    """Stand in for `paths.shipped`."""
+    return FROZEN if kind == "site_profiles" else really_shipped(kind)
+
+
+paths.shipped = frozen
 FOREIGN = re.compile(
-    r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
+    r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(COLUMNS|LINES|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
 )
+
+
+# Commands of a scheduler that this machine may have: only tests that started one see it.
+SCHEDULERS = re.compile(
+    r"q(sub|stat|del|alter|hold|rls|sig|mgr|select|msg|move|order|run|rerun)|pbs(nodes|dsh|_.*)|"
+    r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|crontab|diag|info|prio|queue|report|run|share|stat|trigger)"
+)
+PATH = os.environ["PATH"]
+
+
+def without_schedulers(path: str) -> str:
+    """Return a PATH like this one; links take the place of a folder that has a scheduler's commands."""
+    folders = path.split(os.pathsep)
+    for number, folder in enumerate(folders):
+        programs = list(Path(folder).iterdir()) if Path(folder).is_dir() else []
+        if any(SCHEDULERS.fullmatch(program.name) for program in programs):
+            links = SCRATCH / f"bin-{number}"
+            links.mkdir()
+            for program in programs:
+                if not SCHEDULERS.fullmatch(program.name):
+                    (links / program.name).symlink_to(program)
+            folders[number] = str(links)
+    return os.pathsep.join(folders)
+
+
+NO_SCHEDULER = without_schedulers(PATH)
+
+
+# Random tests: some examples, or with --hypothesis-profile=many the number that finds what is rare.
+RANDOM = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+settings.register_profile("some", max_examples=100, derandomize=True, **RANDOM)
+settings.register_profile("many", max_examples=2000, **RANDOM)
+settings.load_profile("some")
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden scripts anew")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of a real Slurm carry its mark; those in workloads/ import torch."""
+    for item in items:
+        if "slurm_cluster" in item.fixturenames:
+            assert scope_of(item.nodeid) == CLUSTER_SCOPE, f"{item.nodeid}: let it or its file begin with test_slurm"
+            item.add_marker(pytest.mark.slurm)
+        if "workloads" in item.path.parts:
+            item.add_marker(pytest.mark.train)
+
+
+CLUSTER_SCOPE = "slurm"
+
+
+def scope_of(nodeid: str) -> str:
+    """Return what one process of several runs together, by a test's name, which is all that the scheduler knows.
+
+    The cluster is one for the machine; a file with fixtures of its own makes them once; other tests go where time is.
+    """
+    if "test_slurm" in nodeid:
+        return CLUSTER_SCOPE
+    return nodeid.partition("::")[0] if re.search("test_mnist|test_packaging", nodeid) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Deal tests out by `scope_of`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return Scheduling(config, log)
+
+
+def slow(*values: object):
+    """Return values of a parametrized test that only `make test-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
-def clean(monkeypatch, tmp_path):
+def clean(monkeypatch, tmp_path, request):
     """Every test starts in an empty folder, with no settings of the person who runs it."""
     for name in os.environ:
         if FOREIGN.match(name) and name != "HPCLAUNCH_TEST_MNIST":
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(SCRATCH / "cache"))  # of compiled templates: one for all saves time
+    monkeypatch.setenv("PATH", NO_SCHEDULER)
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
+    if request.node.get_closest_marker("shipped"):
+        monkeypatch.setattr(paths, "shipped", really_shipped)
+    yield
+    while started:
+        with started.pop() as process:  # which closes its pipes
+            process.kill()
 
 
 @pytest.fixture
@@ -65,11 +169,15 @@ def cli():
     return call
 
 
+started: list[subprocess.Popen[str]] = []
+
+
 def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own."""
+    """Start the real command line as a process of its own, which does not outlive the test."""
     command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **(pipes | options))
+    started.append(subprocess.Popen(command, **(pipes | options)))
+    return started[-1]
 
 
 def call(*words: object, code: int = 0, seconds: float = 60) -> str:
@@ -258,7 +366,7 @@ SLURM_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "ip")
 
 @pytest.fixture(scope="session")
 def slurm_cluster():
-    """A real Slurm of four nodes, up for the whole test run; see slurm_cluster/cluster."""
+    """The settings of a real Slurm of four nodes, up for the whole test run; see slurm_cluster/cluster."""
     if os.geteuid() != 0:
         pytest.skip("a Slurm cluster in network namespaces needs root")
     sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -267,22 +375,26 @@ def slurm_cluster():
             f"Slurm is not installed: no {', '.join(missing)} (Debian: slurm-wlm slurmdbd mariadb-server munge)"
         )
     was_up = subprocess.run([CLUSTER, "status"], capture_output=True, check=False).returncode == 0
-    subprocess.run([CLUSTER, "up"], check=True, stdout=subprocess.DEVNULL)
-    yield CLUSTER
+    up = subprocess.run([CLUSTER, "up"], capture_output=True, text=True, check=False)
+    if up.returncode:
+        pytest.fail(f"the tests' own Slurm did not start: {up.stderr}", pytrace=False)
+    yield up.stdout.strip().partition("=")[2]
     if not was_up:
         subprocess.run([CLUSTER, "down"], check=True)
 
 
 @pytest.fixture
 def slurm(slurm_cluster, work, monkeypatch, tmp_path):
-    """A folder with a profile like Jean-Zay's for this cluster, and an empty registry."""
+    """A folder with a profile like Jean-Zay's for this cluster, whose commands know no other, and an empty registry."""
+    monkeypatch.setenv("PATH", PATH)
+    monkeypatch.setenv("SLURM_CONF", slurm_cluster)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HPCLAUNCH_SITE", "jz")
     monkeypatch.setenv("HPCLAUNCH_ACCOUNT", "abc@v100")
     monkeypatch.setenv("HPCLAUNCH_WALLTIME", "00:05:00")
     (work / "site_profiles").mkdir()
     (work / "site_profiles" / "jz.yaml").write_text("extends: jean-zay\ntitle: The tests' own\nmodules: []\n")
-    yield slurm_cluster
+    yield CLUSTER
     subprocess.run(["scancel", "--me"], check=False)
 
 

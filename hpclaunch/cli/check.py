@@ -10,10 +10,12 @@ import click
 import msgspec
 
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import planned_request, request_options
+from hpclaunch.cli.options import request_options
+from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 
 
 @click.command("check", context_settings=CONTEXT)
@@ -21,29 +23,26 @@ from hpclaunch.job.plan import Plan, consider
 @click.option(
     "--script", type=click.Path(path_type=Path), help="Check this script, which somebody else wrote, by line."
 )
-@click.option("--fix", is_flag=True, help="With --script: print the script that hpclaunch would write instead.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
-def check_command(ctx: click.Context, /, script: Path | None, fix: bool, as_json: bool, **values: Any) -> None:
+def check_command(ctx: click.Context, /, script: Path | None, as_json: bool, **values: Any) -> None:
     """Say what the site would refuse or mishandle of COMMAND's job, all at once, and show the plan; submit nothing.
 
     The exit code is 1 where anything is refused. `--force CHECK` makes a check warn and not refuse.
     """
     if script is not None:
         from hpclaunch.cli.check_script import check_script
-        from hpclaunch.cli.options import script_options
+        from hpclaunch.cli.requests import script_options
 
         host, typed = script_options(ctx, values)
-        raise SystemExit(check_script(script, host, values["site"], typed, fix, as_json))
-    if fix:
-        raise click.UsageError("--fix goes with --script FILE", ctx)
+        raise SystemExit(check_script(script, host, values["site"], typed, as_json))
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, findings = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
-        from hpclaunch.cli.price import tell_grant
+        from hpclaunch.cli.price import show_remaining
 
-        tell_grant(plan, profile)
+        show_remaining(plan, profile)
     words = [Finding("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
     report(plan, words + findings, as_json)
 

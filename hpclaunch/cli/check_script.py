@@ -1,4 +1,4 @@
-"""`hpclaunch check --script`: a script that somebody else wrote, checked by line and written anew."""
+"""`hpclaunch check --script`: a script that somebody else wrote, checked by line."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 import click
 import msgspec
 
-from hpclaunch.cli.foreign import announce, rendered
-from hpclaunch.cli.job import talk
-from hpclaunch.errors import HpclaunchError, RequestError, counted, printable
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.cli.foreign import announce
+from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
 from hpclaunch.scripts.directives import PREFIX, scheduler_of
 from hpclaunch.scripts.examine import Report, examine, split_lines
 from hpclaunch.scripts.remark import Remark, load
-from hpclaunch.scripts.rewrite import Rewrite, rewrite
+from hpclaunch.scripts.shell import INSTALL, can_read
 from hpclaunch.scripts.tables import words
 
 # Options that win over the script's directives, as those of qsub and sbatch do.
@@ -30,52 +28,38 @@ WINNING = words(
 )
 
 
-def check_script(
-    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], fix: bool, as_json: bool
-) -> int:
-    """Print what there is to say of a script, or with `fix` a new one; return the exit code.
+def check_script(path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], as_json: bool) -> int:
+    """Print what there is to say of a script; return the exit code.
 
     `host` is the profile that knows this machine.
     """
-    from hpclaunch.job.links import followed
+    from hpclaunch.job.machine import follow_links
 
     text = load(path)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
-    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), followed)
-    if report.request is not None and "force" in typed:
-        typed = {**typed, "force": report.request.force}  # without the traps that only a script has
-    result, plan, script = _fixed(report, typed) if fix else (None, None, None)
-    refused = script is None if fix else report.refused
+    if not can_read():
+        click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
+    report = examine(text, profile, typed, lambda folder: _exists(folder, path), _is_here(profile), follow_links)
     if as_json:
-        click.echo(_json(path, report, result, script, refused))
+        click.echo(_json(path, report))
     else:
-        _print(path, report, result, plan, script)
-    return 1 if refused else 0
+        _print(path, report)
+    return 1 if report.refused else 0
 
 
-def _print(path: Path, report: Report, result: Rewrite | None, plan: Plan | None, script: str | None) -> None:
+def _print(path: Path, report: Report) -> None:
     for one in report.remarks:
-        click.echo(_line(path, one, result is not None), err=result is not None)
+        click.echo(_line(path, one))
     errors = sum(one.refuses for one in report.remarks)
     warnings = len(report.remarks) - errors
     count = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     told = f"{click.format_filename(path)} on {report.profile.name}: {count if report.remarks else 'nothing to say'}"
     click.echo(f"hpclaunch: {told}", err=True)
-    if result is None:
-        return
-    for kind, said in (("not carried over", result.notes), ("fix", result.told), ("error: fix", result.problems)):
-        for number, text in sorted(said):
-            click.echo(f"{_where(path, number)} {kind}: {printable(text, kept='')}", err=True)
-    if script is not None and plan is not None:
-        talk(plan, quiet=False)
-        click.echo(script, nl=False)
-    else:
-        click.echo("hpclaunch: no new script: mend what is said above, or give the option that decides it", err=True)
 
 
-def _line(path: Path, one: Remark, fix: bool) -> str:
-    kind = "mended" if fix and one.mended else "error" if one.refuses else "warning"
+def _line(path: Path, one: Remark) -> str:
+    kind = "error" if one.refuses else "warning"
     source = f"  [{one.source}]" if one.source else ""
     return f"{_where(path, one.line)} {kind}: {one.check}: {one.message}{source}"
 
@@ -85,15 +69,11 @@ def _where(path: Path, line: int) -> str:
     return f"{name}:{line}:" if line else f"{name}:"
 
 
-def _json(path: Path, report: Report, result: Rewrite | None, script: str | None, refused: bool) -> str:
+def _json(path: Path, report: Report) -> str:
     import json
 
-    found = {"script": click.format_filename(path), "site": report.profile.name, "refused": refused,
+    found = {"script": click.format_filename(path), "site": report.profile.name, "refused": report.refused,
              "findings": [msgspec.to_builtins(one) for one in report.remarks]}  # fmt: skip
-    if result is not None:
-        for name, said in (("not_carried", result.notes), ("told", result.told), ("problems", result.problems)):
-            found[name] = [{"line": line, "message": text} for line, text in sorted(said)]
-        found["fixed"] = script
     return json.dumps(found, indent=2)
 
 
@@ -135,39 +115,3 @@ def _is_here(profile: Profile) -> bool:
     import socket
 
     return any(search.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
-
-
-def _fixed(report: Report, typed: dict[str, Any]) -> tuple[Rewrite, Plan | None, str | None]:
-    """Return the script anew: None where a remark stands in its way that hpclaunch cannot mend."""
-    if report.asked is None:
-        return Rewrite(None, [], []), None, None
-    result = rewrite(report, typed)
-    open_ones = [one for one in report.remarks if one.refuses and not one.mended]
-    if open_ones:  # which say better what cannot be
-        result.problems = [(line, text) for line, text in result.problems if line]
-    if result.request is None or result.problems or open_ones:
-        return result, None, None
-    from hpclaunch.job.links import followed
-
-    plan, findings = consider(report.profile, followed(report.profile.site, result.request))
-    refusals = [(0, str(finding)) for finding in findings if finding.refuses]
-    result.problems += refusals
-    if plan is None or refusals:
-        return result, None, None
-    return result, plan, _render(plan, result)
-
-
-def _render(plan: Plan, result: Rewrite) -> str | None:
-    """Return the script; a shell that cannot read it is told of, and there is none."""
-    import subprocess
-
-    try:
-        script = rendered(plan)
-    except RequestError as error:
-        result.problems.append((0, str(error)))
-        return None
-    run = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
-    if run.returncode:
-        result.problems.append((0, f"bash cannot read the new script: {run.stderr.strip().splitlines()[-1]}"))
-        return None
-    return script

@@ -15,11 +15,12 @@ import click
 
 from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options, compared_request, nearer, site_of_this_host
+from hpclaunch.cli.options import compare_options
+from hpclaunch.cli.requests import compared_request, nearer, site_of_this_host
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.compare import Column
-from hpclaunch.job.links import followed
+from hpclaunch.job.machine import follow_links
 from hpclaunch.profile import search
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
@@ -50,7 +51,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         [(at, partition) for at, partition in pairs if at is not None],
         [partition for at, partition in pairs if at is None],
     )
-    columns = [compare.column(place, followed(place.profile.site, request), gpus) for place in found]
+    columns = [compare.column(place, follow_links(place.profile.site, request), gpus) for place in found]
     scripts = [rendered(one.plan.hidden()) if diff and one.plan and one.fits else None for one in columns]
     if as_json:
         told = [

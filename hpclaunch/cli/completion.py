@@ -1,4 +1,4 @@
-"""The command that makes shells complete."""
+"""The command completion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import click
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, /, shell: str) -> None:
-    """Print what completes commands, sites, partitions and jobs in SHELL: eval "$(hpclaunch completion bash)"."""
+    """Print the completion of commands, sites and jobs for SHELL.
+
+    Example: eval "$(hpclaunch completion bash)"
+    """
     from click.shell_completion import get_completion_class
 
     completion = get_completion_class(shell)

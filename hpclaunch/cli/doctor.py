@@ -14,7 +14,8 @@ from click.core import ParameterSource
 from hpclaunch import paths
 from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import config_file, planned_request, request_options
+from hpclaunch.cli.options import request_options
+from hpclaunch.cli.requests import config_file, planned_request
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -34,7 +35,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     3 where the scheduler is out of reach.
     """
     from hpclaunch.doctor import Patient, examine
-    from hpclaunch.job.plan import make_plan
+    from hpclaunch.job.consider import make_plan
 
     request, profile = planned_request(ctx, values)
     plan, script, refusal = None, "", ""
@@ -47,7 +48,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         files += templates
     except HpclaunchError as error:
         plan, refusal = None, " ".join(str(error).split())
-    findings = examine(
+    results = examine(
         Patient(
             profile=profile,
             request=request,
@@ -59,16 +60,16 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         )
     )
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
+        click.echo(json.dumps(msgspec.to_builtins(results), indent=2))
     else:
-        width = max(len(finding.probe) for finding in findings)
-        for finding in findings:
-            verdict = f"{finding.verdict:<7}"
+        width = max(len(result.probe) for result in results)
+        for result in results:
+            verdict = f"{result.verdict:<7}"
             if not os.environ.get("NO_COLOR"):  # https://no-color.org
-                verdict = click.style(verdict, fg=_COLOURS[finding.verdict])
-            click.echo(f"{verdict}  {finding.probe:<{width}}  {printable(finding.found)}")
-            if finding.remedy and finding.verdict != "ok":
-                click.echo(f"{'':7}  {'':{width}}  -> {printable(finding.remedy)}")
-    if any(finding.out_of_reach for finding in findings):
+                verdict = click.style(verdict, fg=_COLOURS[result.verdict])
+            click.echo(f"{verdict}  {result.probe:<{width}}  {printable(result.found)}")
+            if result.remedy and result.verdict != "ok":
+                click.echo(f"{'':7}  {'':{width}}  -> {printable(result.remedy)}")
+    if any(result.out_of_reach for result in results):
         raise SystemExit(SchedulerError.exit_code)
-    raise SystemExit(1 if any(finding.verdict == "problem" for finding in findings) else 0)
+    raise SystemExit(1 if any(result.verdict == "problem" for result in results) else 0)

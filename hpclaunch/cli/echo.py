@@ -1,4 +1,4 @@
-"""How lines that jobs, schedulers and file names are in go out: harmless to a terminal, unchanged into a pipe."""
+"""Print lines that hold text of jobs, schedulers or file names: safe on a terminal, unchanged into a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def echo(line: str, err: bool = False) -> None:
-    """Print a line; for a terminal, control characters in it are spelled and colours left out."""
+    """Print a line; on a terminal, spell its control characters and leave its colours out."""
     data = line.encode(errors="surrogateescape")
     if (sys.stderr if err else sys.stdout).isatty():
         data = printable(_COLOUR.sub("", data.decode(errors="replace"))).replace("\n", r"\n").encode()

@@ -9,10 +9,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hpclaunch.cli.options import config_file
+from hpclaunch.cli.requests import config_file
 from hpclaunch.errors import printable
-from hpclaunch.job.explain import explain
-from hpclaunch.job.explain.origin import Origin, Source
+from hpclaunch.job.explain import Source, explain
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.yamlfile import Document
@@ -25,18 +24,17 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
     """Print each line of the script behind the template's line that made it, and below it why it is as it is."""
     lines = explain(plan, profile, script, sources(ctx))
     if as_json:
-        rows = [
-            {"line": line.number, "text": line.text, "origins": msgspec.to_builtins(line.origins)} for line in lines
-        ]
-        click.echo(json.dumps(rows, indent=2))
+        rows = [{"line": i, "text": line.text, "origins": line.origins} for i, line in enumerate(lines, 1)]
+        click.echo(json.dumps(msgspec.to_builtins(rows), indent=2))
         return
-    told: list[list[Origin]] = []  # a condition is told where it first holds
+    printed = []
     for line in lines:
         place = line.templates[0].where if line.templates else ""
         click.echo(printable(f"{place:{_COLUMN}} {line.text}".rstrip()))
-        for reason in (*line.values, *(group for group in line.conditions if group not in told)):
-            _note([str(origin) for origin in reason if origin.kind != "template" or origin.formula])
-        told += line.conditions
+        for reason in line.reasons:
+            if reason[0].kind != "template" or reason not in printed:  # a condition, printed where it first holds
+                _note(list(map(str, reason)))
+        printed += line.reasons
 
 
 def _note(parts: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Profiles and templates that are not shipped ones: each command that uses them names them on stderr."""
+"""Profiles and templates that are not shipped with hpclaunch: each command that uses them names them on stderr."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hpclaunch.profile import search
 
 
 def announce(files: Iterable[str]) -> None:
-    """Say on stderr which profiles and templates are not shipped ones: they may be a cloned repository's."""
+    """Name on stderr the profiles and templates that are not shipped: they may belong to a cloned repository."""
     if named := " ".join(map(quote, files)):
         click.echo(f"hpclaunch: {NOT_SHIPPED} {named}", err=True)
 
 
 def load_site(name: str) -> search.Profile:
-    """Load the profile `name` for a job, and announce those of its files that are not shipped ones."""
+    """Load the profile `name` and announce those of its files that are not shipped."""
     profile = search.load(name)
     announce(profile.foreign)
     return profile
 
 
 def rendered(plan: Plan) -> str:
-    """Render the job script, and announce the templates that are not shipped ones."""
+    """Render the job script and announce the templates that are not shipped."""
     return rendered_from(plan)[0]
 
 
@@ -37,5 +37,9 @@ def rendered_from(plan: Plan) -> tuple[str, list[Path]]:
     from hpclaunch.job.render import Cache, fill, noted
 
     script, templates = fill(plan, Cache(paths.user_cache()))
+    if templates:
+        from hpclaunch.scripts.readback import check
+
+        check(plan, script, templates)
     announce(map(paths.shown, templates))
     return noted(script, plan, templates), templates

@@ -1,4 +1,4 @@
-"""The price on the way to a submission: what is left of the grant, and whether the person means it."""
+"""The price before a submission: what remains of the allocation, and the confirmation above a limit."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hpclaunch.job.request import quote
 from hpclaunch.profile.search import Profile
 
 
-def tell_grant(plan: Plan, profile: Profile) -> None:
-    """Tell on stderr what is left to the account, where the site's own command says so, and whether that is enough.
+def show_remaining(plan: Plan, profile: Profile) -> None:
+    """Print on stderr what remains of the allocation, by the site's own command, and warn if that is too little.
 
-    A command that a profile in the current folder names is not run: that may be anybody's repository.
+    A command named by a profile of the current folder is not run: that may be anybody's repository.
     """
     from hpclaunch.runs import budget
 
     for layer in profile.layers:
-        if "grant" in layer.data and not paths.is_trusted(layer.path):
+        if "allocation" in layer.data and not paths.is_trusted(layer.path):
             file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
-            click.echo(f"hpclaunch: {file}: its grant.command is not run; if it is yours, move it to {own}", err=True)
+            click.echo(f"hpclaunch: {file}: allocation.command is not run; if it is yours, move it to {own}", err=True)
             return
     if (left := budget.remaining(plan)) is None:
         return
@@ -33,20 +33,20 @@ def tell_grant(plan: Plan, profile: Profile) -> None:
 
 
 def confirm(plan: Plan, yes: bool) -> None:
-    """Ask before a job above `confirm_above` is submitted; without a terminal tell its price and go on.
+    """Ask before a job above `confirm_above` is submitted; without a terminal, print its price and go on.
 
-    Raises HpclaunchError where the answer is not yes.
+    Raises HpclaunchError if the answer is not yes.
     """
     asked = plan.request.confirm_above
     most = plan.site.confirm_above if asked is None else asked
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
-    told = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
+    price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
     if not at_terminal():
-        click.echo(f"hpclaunch: {told}: submitted unasked, nobody is at a terminal; --max-cost refuses", err=True)
+        click.echo(f"hpclaunch: {price}: submitted unasked, stdin is no terminal; use --max-cost", err=True)
         return
-    # Not click.confirm, which writes a blank to stdout: that is for the job's id alone.
-    click.echo(f"hpclaunch: {told}. Submit? [y/N] ", nl=False, err=True)
+    # Not click.confirm, which writes a blank to stdout, where only the job's id goes.
+    click.echo(f"hpclaunch: {price}. Submit? [y/N] ", nl=False, err=True)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         click.echo(err=True)
@@ -55,5 +55,5 @@ def confirm(plan: Plan, yes: bool) -> None:
 
 
 def at_terminal() -> bool:
-    """Tell whether a person can be asked: stdin and stderr are terminals."""
+    """Return whether the user can be asked: stdin and stderr are terminals."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))

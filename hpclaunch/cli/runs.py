@@ -1,28 +1,29 @@
-"""Commands about submitted jobs: list them, ask for their state, read their logs, wait, cancel, explain."""
+"""The commands about submitted jobs: status, jobs, logs, wait, cancel, why."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 import msgspec
 
 from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo
+from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers import Key
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
-POLL_SECONDS = 2.0  # between two looks; the scheduler is asked as often as its site likes
+POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 
 
 def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the ids of the runs to the shell's completion."""
+    """Complete the id of a run."""
     return [run.id for run in registry.newest_first() if run.id.startswith(incomplete)]
 
 
@@ -31,15 +32,26 @@ _JOB = click.argument("job", required=False, shell_complete=complete_job)
 
 
 def _ask(chosen: Sequence[Run]) -> tuple[dict[Key, State], int]:
-    """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that gave no answer."""
+    """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that do not answer."""
     states, errors = schedulers.states(chosen)
-    for said in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
-        click.echo(f"hpclaunch: warning: {said}", err=True)
+    for message in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
+        click.echo(f"hpclaunch: warning: {message}", err=True)
     unknown = errors and all(state.word == UNKNOWN for state in states.values())
     return states, SchedulerError.exit_code if unknown else 0
 
 
-def _show(chosen: Sequence[Run], as_json: bool) -> None:
+@click.command("status")
+@_JOBS
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Show the state of jobs, or of the newest.
+
+    Example: hpclaunch status 1234567 --json
+
+    The exit code is 3 if no state is known because the scheduler does not answer.
+    """
+    chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     states, code = _ask(chosen)
     rows = [(run, states[run.site, run.id]) for run in chosen]
     if as_json:
@@ -56,33 +68,23 @@ def _show(chosen: Sequence[Run], as_json: bool) -> None:
 
 @click.command("jobs")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@_JSON
-def jobs_command(limit: int, as_json: bool) -> None:
-    """List my jobs, the newest first, on all sites.
-
-    Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
-    """
-    _show(registry.newest_first()[:limit], as_json)
-
-
-@click.command("status")
-@_JOBS
-@_JSON
-def status_command(jobs: tuple[str, ...], as_json: bool) -> None:
-    """Tell the state of jobs, of the newest where none is named; the scheduler is asked once.
-
-    Where a scheduler is out of reach, its jobs are UNKNOWN; the exit code is 3 if that leaves no state known.
-    """
-    _show(registry.find(jobs), as_json)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
+    """List my newest jobs on all sites: `status -n 20`."""
+    ctx.invoke(status_command, jobs=(), limit=limit, as_json=as_json)
 
 
 @click.command("logs")
 @_JOB
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
-@click.option("--rank", type=click.IntRange(min=0), help="This rank alone.")
-@click.option("--err", is_flag=True, help="What was written to stderr alone.")
+@click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
+@click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
+@click.option("--err", is_flag=True, help="Only stderr.")
 def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> None:
-    """Show what the ranks wrote, lines that many wrote alike folded into one."""
+    """Show what the ranks wrote, identical lines once.
+
+    Example: hpclaunch logs -f --rank 3
+    """
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
@@ -94,19 +96,19 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
 @click.command("wait")
 @_JOBS
 def wait_command(jobs: tuple[str, ...]) -> None:
-    """Wait until jobs have ended; the exit code is that of the first that failed.
+    """Wait until jobs have ended, or the newest.
 
-    That of a job that its scheduler does not know is 3, and 3 where a scheduler is out of reach.
+    Example: hpclaunch wait && hpclaunch submit -- python evaluate.py
+
+    The exit code is that of the first job that failed, 3 for one whose end cannot be known.
     """
-    chosen = registry.find(jobs)
-    codes = wait(chosen)
-    raise SystemExit(next((code for code in codes if code), 0))
+    raise SystemExit(next(filter(None, wait(registry.find(jobs))), 0))
 
 
 @click.command("cancel")
 @_JOBS
 def cancel_command(jobs: tuple[str, ...]) -> None:
-    """Cancel jobs, the newest where none is named."""
+    """Cancel jobs, or the newest."""
     chosen = registry.find(jobs)
     errors = []
     for (name, _), mine in schedulers.groups(chosen).items():
@@ -121,18 +123,21 @@ def cancel_command(jobs: tuple[str, ...]) -> None:
 @click.command("why")
 @_JOB
 def why_command(job: str | None) -> None:
-    """Say why a job waits, or why it died, and what may help."""
+    """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
     (run,) = registry.find([job] if job else [])
     states, code = _ask([run])
-    for line in why.explain(run, states[run.site, run.id]):
+    site = None
+    with suppress(HpclaunchError):  # the profile may be gone by now
+        site = load_site(run.site).site.messages
+    for line in why.explain(run, states[run.site, run.id], site):
         echo(line)
     raise SystemExit(code)
 
 
 def wait(chosen: Sequence[Run]) -> list[int]:
-    """Wait until all of `chosen` have ended; return their exit codes in order, 3 for one that nobody knows."""
+    """Wait until all of `chosen` have ended; return their exit codes in order, 3 for one that is not known."""
     watch = Watch(chosen)
     while not watch.look():
         time.sleep(POLL_SECONDS)
@@ -142,8 +147,8 @@ def wait(chosen: Sequence[Run]) -> list[int]:
         codes.append(state.shell_code if state.ended else SchedulerError.exit_code)
         if not state.ended:
             click.echo(
-                f"hpclaunch: {run.id}: {run.scheduler} does not know this job, or no longer, and {run.folder} records "
-                "no end; if it runs on another cluster, wait there",
+                f"hpclaunch: {run.id}: {run.scheduler} does not know this job (any more), and {run.folder} records no "
+                "end; if it runs on another cluster, wait there",
                 err=True,
             )
     return codes

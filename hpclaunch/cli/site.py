@@ -1,4 +1,4 @@
-"""Commands about site profiles: list, show, check, start a new one, print the schema."""
+"""The commands site list, show, check, new and schema."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from hpclaunch.profile.model import Site
 from hpclaunch.profile.yamlfile import merged
 
 
-@click.command("sites")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-def sites_command(as_json: bool) -> None:
+@click.group("site")
+def site_group() -> None:
+    """List, show, check and write site profiles."""
+
+
+@site_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(as_json: bool) -> None:
     """List the site profiles."""
     rows = []
     for name, path in search.available().items():
@@ -51,16 +56,14 @@ def sites_command(as_json: bool) -> None:
     click.echo(formatter.getvalue(), nl=False)
 
 
-@click.group("site")
-def site_group() -> None:
-    """Show, check and write site profiles."""
-
-
 @site_group.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_command(name: str, as_json: bool) -> None:
-    """Print the profile NAME as it counts, with what it extends filled in."""
+    """Print the profile NAME with what it extends filled in.
+
+    Example: hpclaunch site show gadi
+    """
     profile = search.load(name)
     data = merged(profile.layers)
     data.pop("extends", None)
@@ -76,7 +79,12 @@ def show_command(name: str, as_json: bool) -> None:
 @site_group.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 def check_command(names: tuple[str, ...]) -> None:
-    """Check profiles, all of them by default; exit 1 and every mistake with file and line where there are any."""
+    """Check profiles, all of them by default.
+
+    Example: hpclaunch site check mine.yaml
+
+    The exit code is 1 if there are mistakes; each is printed with its file and line.
+    """
     problems = []
     for name in names or search.available():
         try:
@@ -91,17 +99,22 @@ def check_command(names: tuple[str, ...]) -> None:
 
 @site_group.command("new")
 @click.argument("name")
-@click.option("--from", "parent", help="The profile to start from.")
-@click.option("--detect", is_flag=True, help="Draft it from what this machine's scheduler says; on a login node.")
+@click.option("--from", "parent", help="Profile to start from.")
+@click.option("--detect", is_flag=True, help="Draft it from the scheduler's answers, on a login node.")
 def new_command(name: str, parent: str | None, detect: bool) -> None:
-    """Write a commented profile NAME into the user's config folder, to edit; an existing one is never touched."""
+    """Write a commented profile NAME to edit.
+
+    Example: hpclaunch site new mine --from gadi
+
+    It goes into the user's config folder. An existing one is never changed.
+    """
     if detect is (parent is not None):
-        raise click.UsageError("give --from PROFILE, or --detect on a login node: one of them")
+        raise click.UsageError("give either --from PROFILE, or --detect on a login node")
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-        raise HpclaunchError(f"{name!r}: a profile's name has letters, digits, - and _ only")
+        raise HpclaunchError(f"{name!r}: a profile's name may only have letters, digits, - and _")
     folder = paths.user_config() / "site_profiles"
     schema, path = folder / "site.schema.json", folder / f"{name}.yaml"
-    if path.exists():  # before anybody is asked
+    if path.exists():  # before the scheduler is asked
         raise HpclaunchError(_THERE.format(path))
     if parent:
         title = json.dumps(f"{search.load(parent).site.title}, my way")
@@ -126,7 +139,7 @@ def _draft(name: str) -> str:
     text, machine = detect.drafted(name)
     click.echo(
         f"hpclaunch: {machine.said_by}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
-        f"{text.count('# Decide:')} lines are for you to decide, look for `Decide:`",
+        f"decide {text.count('# Decide:')} lines, look for `Decide:`",
         err=True,
     )
     return text
@@ -143,18 +156,18 @@ def _schema() -> str:
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
 
 
-_THERE = "{} is there already; edit it, or choose another name"
+_THERE = "{} exists; edit it, or use another name"
 _STARTER = """\
 # yaml-language-server: $schema=site.schema.json
-# A site profile of your own. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
+# Your own site profile. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
 # Check it with `hpclaunch site check {name}`, use it with `hpclaunch render --site {name}`.
 extends: {parent}
 title: {title}
 
-# Whom to charge when --account is not given.
+# The account to charge without --account.
 # account: ab12
 
-# What a job gets that does not say.
+# The defaults of a job.
 # default_partition: NAME
 # default_walltime: "02:00:00"
 # launcher: torchrun
@@ -166,7 +179,7 @@ title: {title}
 # env:
 #   HF_HOME: $HOME/.cache/huggingface
 
-# A limit that has changed, or a partition that is missing; null takes a key away.
+# A limit that has changed, or a missing partition; null removes a key.
 # partitions:
 #   NAME:
 #     max_cores: 960

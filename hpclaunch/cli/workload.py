@@ -1,4 +1,4 @@
-"""Commands about the bundled workloads: list them, copy one to edit."""
+"""The commands workload list and workload copy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
 
-@click.command("workloads")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-def workloads_command(as_json: bool) -> None:
+@click.group("workload")
+def workload_group() -> None:
+    """List the bundled programs, or copy one to edit."""
+
+
+@workload_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(as_json: bool) -> None:
     """List the bundled programs that --workload takes."""
     rows = [{"name": name, "title": _title(path), "file": str(path)} for name, path in paths.WORKLOADS.items()]
     if as_json:
@@ -33,25 +38,25 @@ def _title(path: Path) -> str:
     return text.partition("\n")[0]
 
 
-@click.group("workload")
-def workload_group() -> None:
-    """Take a bundled program as a start of one's own."""
-
-
 @workload_group.command("copy")
 @click.argument("name", shell_complete=complete_workload)
 @click.argument("file", type=click.Path(path_type=Path))
 def copy_command(name: str, file: Path) -> None:
-    """Copy the workload NAME to FILE, to edit, and beside it what it imports; an existing file is never touched."""
+    """Copy the workload NAME to FILE, with what it imports.
+
+    Example: hpclaunch workload copy mnist train.py
+
+    An existing file is never changed.
+    """
     if name not in paths.WORKLOADS:
         raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, paths.WORKLOADS)}")
     program = paths.WORKLOADS[name]
     beside = {file.with_name(other): program.with_name(other) for other in paths.COMPANIONS.get(name, ())}
     for target, source in beside.items():
         if target == file:
-            raise HpclaunchError(f"{file} is the name of a file that {name} imports; name another")
+            raise HpclaunchError(f"{file} is the name of a file that {name} imports; use another name")
         if target.exists() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
-            raise HpclaunchError(f"{target} is there already and not the one that {name} imports; name another folder")
+            raise HpclaunchError(f"{target} exists and is not the one that {name} imports; name another folder")
     _write_new(file, program)
     click.echo(file)
     for target, source in beside.items():
@@ -68,6 +73,6 @@ def _write_new(file: Path, source: Path) -> None:
         with file.open("x", encoding="utf-8") as copy:
             copy.write(source.read_text(encoding="utf-8"))
     except FileExistsError:
-        raise HpclaunchError(f"{file} is there already; name a new file") from None
+        raise HpclaunchError(f"{file} exists; name a new file") from None
     except OSError as error:
         raise HpclaunchError(f"{file}: cannot be written: {error.strerror}") from None

@@ -1,6 +1,6 @@
-"""What would keep a job of this person's from running here, looked for before it is submitted.
+"""What would keep a user's job from running here, looked for before it is submitted.
 
-A probe is a function from a patient to findings; it asks one thing, knows no other probe, and cannot stop one.
+A probe is a function from a patient to results; it asks one thing, knows no other probe, and cannot stop one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from hpclaunch.profile.search import Profile
 
 ASK_SECONDS = 10.0  # for a scheduler's command
 RUN_SECONDS = 60.0  # for a job's environment, and for importing torch
-LEFT_SECONDS = 5.0  # for a probe to tell that its command took too long
-
+LEFT_SECONDS = 5.0  # for a probe to report that its command took too long
 
 Verdict = Literal["ok", "warning", "problem"]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """What a probe found, and what to do about it where it is not well."""
+class Result(Struct, frozen=True):
+    """What a probe found, and what to do about it unless it is ok."""
 
     probe: str
     verdict: Verdict
@@ -34,10 +33,25 @@ class Finding(Struct, frozen=True, kw_only=True):
     out_of_reach: bool = False
 
 
+def ok(probe: str, found: str) -> Result:
+    """Return the result of a probe that found nothing wrong."""
+    return Result(probe, "ok", found)
+
+
+def warning(probe: str, found: str, remedy: str) -> Result:
+    """Return what may keep a job from running."""
+    return Result(probe, "warning", found, remedy)
+
+
+def problem(probe: str, found: str, remedy: str, out_of_reach: bool = False) -> Result:
+    """Return what keeps a job from running."""
+    return Result(probe, "problem", found, remedy, out_of_reach)
+
+
 class Patient(Struct, frozen=True, kw_only=True):
     """What is examined: a request on a site, its plan and script or why there is none, the folder of submission.
 
-    `strange` names what has a say in the script's lines of environment and may come from anybody.
+    `strange` names the files that write lines of the script's environment and may come from anybody.
     """
 
     profile: Profile
@@ -49,10 +63,10 @@ class Patient(Struct, frozen=True, kw_only=True):
     strange: list[str] = []
 
 
-Probe = Callable[[Patient], Iterator[Finding]]
+Probe = Callable[[Patient], Iterator[Result]]
 
 
-def examine(patient: Patient) -> list[Finding]:
+def examine(patient: Patient) -> list[Result]:
     """Run all probes beside each other and return what they found, in a fixed order.
 
     One that hangs, on a dead file system say, is left behind when its time is over.
@@ -65,32 +79,26 @@ def examine(patient: Patient) -> list[Finding]:
         *((name, probe, 2 * ASK_SECONDS) for name, probe in folders.PROBES.items()),
     ]
     runs = [(name, seconds, *_start(name, probe, patient)) for name, probe, seconds in probes]
-    findings = []
+    results = []
     for name, seconds, thread, found in runs:
         thread.join(seconds + LEFT_SECONDS)
-        findings += list(found)
+        results += list(found)
         if thread.is_alive():
-            findings.append(
-                Finding(
-                    probe=name,
-                    verdict="problem",
-                    found=f"no answer after {seconds:g} s",
-                    remedy="a file system may hang: try `ls` there, and tell the site's support",
-                )
-            )
-    return findings
+            remedy = "a file system may hang: try `ls` there, and tell the site's support"
+            results.append(problem(name, f"no answer after {seconds:g} s", remedy))
+    return results
 
 
-def _start(name: str, probe: Probe, patient: Patient) -> tuple[threading.Thread, list[Finding]]:
-    found: list[Finding] = []
+def _start(name: str, probe: Probe, patient: Patient) -> tuple[threading.Thread, list[Result]]:
+    found: list[Result] = []
 
     def run() -> None:
         try:
-            for finding in probe(patient):
-                found.append(finding)  # noqa: PERF402 - what it found before it hangs or fails counts
+            for result in probe(patient):
+                found.append(result)  # noqa: PERF402 - what it found before it hangs or fails counts
         except Exception as error:  # whatever it is, the other probes go on
             said = " ".join(str(error).split()) or type(error).__name__
-            found.append(Finding(probe=name, verdict="warning", found=f"cannot tell: {said}"))
+            found.append(warning(name, f"cannot tell: {said}", ""))
 
     thread = threading.Thread(target=run, daemon=True)  # the interpreter does not wait for it
     thread.start()

@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hpclaunch.doctor import RUN_SECONDS, Finding, Patient, Verdict
+from hpclaunch.doctor import RUN_SECONDS, Patient, Result, Verdict, ok, problem, warning
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import shown, user_config
 
-_BEGIN, _END = "# Environment.\n", "\ncommand=("  # templates/base.sh.j2
+_BEGIN, _END = "# ---------- Your job ----------\n", "\ncommand=("  # templates/base.sh.j2
 _LOOK = """
 import sys
 sys.path[:] = filter(None, sys.path)  # not from the current folder
@@ -35,29 +35,22 @@ print("\\n" + json.dumps(found))
 """
 
 
-def environment(patient: Patient) -> Iterator[Finding]:
+def environment(patient: Patient) -> Iterator[Result]:
     """Run the job's lines of environment, then look at its python and its data in what they made."""
     if patient.plan is None:
         return
     if patient.strange:
-        yield Finding(
-            probe="environment",
-            verdict="warning",
-            found=f"not tried: {', '.join(patient.strange)} may be anybody's, and would be run",
-            remedy=f"read what `hpclaunch render` prints; what is yours belongs into {shown(user_config())}",
-        )
+        found = f"not tried: {', '.join(patient.strange)} may be anybody's, and would be run"
+        remedy = f"read what `hpclaunch render` prints; move what is yours to {shown(user_config())}"
+        yield warning("environment", found, remedy)
         yield from _data(patient, os.environ)
         return
     variables, complaint = _variables(patient.script)
     if complaint:
-        yield Finding(
-            probe="environment",
-            verdict="problem",
-            found=complaint,
-            remedy="see `# Environment.` in what `hpclaunch render` prints: modules, venv and setup",
-        )
+        remedy = "see `Your job` in what `hpclaunch render` prints: modules, venv and setup"
+        yield problem("environment", complaint, remedy)
     else:
-        yield Finding(probe="environment", verdict="ok", found="modules, venv and lines of setup work here")
+        yield ok("environment", "modules, venv and lines of setup work here")
     yield from _python(patient, variables)
     yield from _data(patient, variables)
 
@@ -66,7 +59,7 @@ def _variables(script: str) -> tuple[dict[str, str], str]:
     """Run the lines here; return the environment that they leave, and what went wrong."""
     lines = script.partition(_BEGIN)[2].partition(_END)[0]
     if _BEGIN not in script or _END not in script:
-        raise HpclaunchError("the template's script has no part `# Environment.`")
+        raise HpclaunchError("the template's script has no part `Your job`")
     with tempfile.TemporaryDirectory(prefix="hpclaunch-doctor-") as name:
         kept = Path(name, "env")
         try:
@@ -89,13 +82,13 @@ def _variables(script: str) -> tuple[dict[str, str], str]:
         return {key: value for key, _, value in pairs}, ""
 
 
-def _python(patient: Patient, variables: Mapping[str, str]) -> Iterator[Finding]:
+def _python(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     assert patient.plan is not None  # noqa: S101 - see environment()
     name = patient.plan.python
     path = shutil.which(name, path=variables.get("PATH", os.defpath))
     remedy = "give --venv, or name the modules in the profile or with --module"
     if path is None:
-        yield Finding(probe="python", verdict="problem", found=f"{name} is not on the job's PATH", remedy=remedy)
+        yield problem("python", f"{name} is not on the job's PATH", remedy)
         return
     try:
         done = subprocess.run(
@@ -109,66 +102,54 @@ def _python(patient: Patient, variables: Mapping[str, str]) -> Iterator[Finding]
         )
         found = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        yield Finding(
-            probe="python",
-            verdict="warning",
-            found=f"{path}: torch is not imported after {RUN_SECONDS:g} s",
-            remedy="many small files on a slow file system: put the environment on a faster one, or into a container",
-        )
+        slow = "many small files on a slow file system: put the environment on a faster one, or into a container"
+        yield warning("python", f"{path}: torch is not imported after {RUN_SECONDS:g} s", slow)
         return
     except (OSError, ValueError, IndexError):
-        yield Finding(probe="python", verdict="problem", found=f"{path} does not run", remedy=remedy)
+        yield problem("python", f"{path} does not run", remedy)
         return
-    yield Finding(probe="python", verdict="ok", found=f"{found['executable']}, Python {found['python']}")
+    yield ok("python", f"{found['executable']}, Python {found['python']}")
     yield _torch(patient, found, remedy)
     yield _lightning(patient, found, remedy)
 
 
-def _torch(patient: Patient, found: Mapping[str, str], remedy: str) -> Finding:
+def _torch(patient: Patient, found: Mapping[str, str], remedy: str) -> Result:
     assert patient.plan is not None  # noqa: S101
     if "torch" not in found:
         verdict: Verdict = "warning" if patient.plan.workload == "env" else "problem"
-        return Finding(probe="torch", verdict=verdict, found=found["torch error"], remedy=remedy)
+        return Result("torch", verdict, found["torch error"], remedy)
     if patient.plan.gpus_per_node and not found["cuda"]:
         text = f"{found['torch']} is built without CUDA, and the job asks for GPUs"
-        return Finding(probe="torch", verdict="problem", found=text, remedy="install torch's build for the site's CUDA")
-    return Finding(probe="torch", verdict="ok", found=f"{found['torch']}, CUDA {found['cuda'] or 'none'}")
+        return problem("torch", text, "install torch's build for the site's CUDA")
+    return ok("torch", f"{found['torch']}, CUDA {found['cuda'] or 'none'}")
 
 
-def _lightning(patient: Patient, found: Mapping[str, str], remedy: str) -> Finding:
+def _lightning(patient: Patient, found: Mapping[str, str], remedy: str) -> Result:
     assert patient.plan is not None  # noqa: S101
     for name in ("pytorch_lightning", "lightning"):
         if name in found:
-            return Finding(probe="lightning", verdict="ok", found=f"{name} {found[name]}")
-    needed = patient.plan.workload == "mnist" or patient.plan.launcher == "lightning"
-    return Finding(
-        probe="lightning",
-        verdict="problem" if needed else "warning",
-        found=found["pytorch_lightning error"],
-        remedy=remedy if needed else "nothing to do, if your command does not use it",
-    )
+            return ok("lightning", f"{name} {found[name]}")
+    if patient.plan.workload == "mnist" or patient.plan.launcher == "lightning":
+        return problem("lightning", found["pytorch_lightning error"], remedy)
+    return warning("lightning", found["pytorch_lightning error"], "nothing to do, if your command does not use it")
 
 
-def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Finding]:
+def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     """Look for the profile's datasets, and for the paths in the command."""
     assert patient.plan is not None  # noqa: S101
     words = patient.request.command[1:]  # the first is the program
     own = {word: word.partition("=")[2] if word.startswith("-") else word for word in words}
-    asked = {word: path for word, path in own.items() if path.startswith(("/", "~")) or path.endswith(".py")}
-    for name, text in {**patient.profile.site.datasets, **asked}.items():
+    given = {word: path for word, path in own.items() if path.startswith(("/", "~")) or path.endswith(".py")}
+    for name, text in {**patient.profile.site.datasets, **given}.items():
         path = _expand(text, variables)
         if path.exists():
-            yield Finding(probe="data", verdict="ok", found=f"{path} is there")
+            yield ok("data", f"{path} is there")
         elif name in patient.profile.site.datasets:
-            yield Finding(
-                probe="data",
-                verdict="warning",
-                found=f"{name}: {path} is not there",
-                remedy="correct `datasets` in the profile; the bundled training draws its own digits meanwhile",
-            )
+            remedy = "correct `datasets` in the profile; the bundled training draws its own digits meanwhile"
+            yield warning("data", f"{name}: {path} is not there", remedy)
         else:
             remedy = "correct the command, unless the job itself makes it, or only compute nodes see it"
-            yield Finding(probe="data", verdict="warning", found=f"{path} is not there", remedy=remedy)
+            yield warning("data", f"{path} is not there", remedy)
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> Path:

@@ -3,112 +3,74 @@
 from __future__ import annotations
 
 import grp
-import json
 import re
 import shutil
 from collections.abc import Iterator
 
-from hpclaunch.doctor import ASK_SECONDS, Finding, Patient
+from hpclaunch.doctor import ASK_SECONDS, Patient, Result, ok, problem, warning
 from hpclaunch.errors import SchedulerError
-from hpclaunch.schedulers.command import call
+from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.machine import user
-from hpclaunch.schedulers.pbs.limits import my_groups
-from hpclaunch.schedulers.slurm.limits import table
 
-# What hpclaunch calls on a login node: what it needs, and what it can do without.
-COMMANDS = {
-    "slurm": (["sbatch", "squeue", "scontrol", "scancel"], ["sacct", "sacctmgr"]),
-    "pbs": (["qsub", "qstat", "qdel"], []),
-}
 NOT_HERE = "run this on a login node of the site; `module avail` may have the scheduler's commands"
 
 
-def commands(patient: Patient) -> Iterator[Finding]:
+def commands(patient: Patient) -> Iterator[Result]:
     """Look for the scheduler's commands on PATH."""
-    kind = patient.profile.site.scheduler
-    if kind == "local":
-        yield Finding(probe="scheduler", verdict="ok", found="none is needed, jobs run on this machine")
-        return
-    needed, useful = COMMANDS[kind]
-    missing = [name for name in needed if not shutil.which(name)]
-    if missing:
-        found = f"not on PATH: {', '.join(missing)}"
-        yield Finding(probe="scheduler", verdict="problem", found=found, remedy=NOT_HERE, out_of_reach=True)
-        return
-    yield Finding(probe="scheduler", verdict="ok", found=f"{', '.join(needed)} are on PATH")
-    if missing := [name for name in useful if not shutil.which(name)]:
-        yield Finding(
-            probe="scheduler",
-            verdict="warning",
-            found=f"not on PATH: {', '.join(missing)}",
-            remedy="without them the end of older jobs is not known, and accounts are not checked",
-        )
+    kind = scheduler(patient.profile.site.scheduler)
+    if kind.here:
+        yield ok("scheduler", "none is needed, jobs run on this machine")
+    elif missing := _missing(kind.needs):
+        yield problem("scheduler", f"not on PATH: {', '.join(missing)}", NOT_HERE, out_of_reach=True)
+    else:
+        yield ok("scheduler", f"{', '.join(kind.needs) or f'no command of {kind.name}'} are on PATH")
+        if missing := _missing(kind.useful):
+            remedy = "without them the end of older jobs is not known, and accounts are not checked"
+            yield warning("scheduler", f"not on PATH: {', '.join(missing)}", remedy)
 
 
-def server(patient: Patient) -> Iterator[Finding]:
+def _missing(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if not shutil.which(name)]
+
+
+def _in_reach(patient: Patient) -> Scheduler | None:
+    """Return the scheduler if its commands are here."""
+    kind = scheduler(patient.profile.site.scheduler)
+    return None if kind.here or _missing(kind.needs) else kind
+
+
+def server(patient: Patient) -> Iterator[Result]:
     """Ask the scheduler's daemon whether it is there."""
-    kind = patient.profile.site.scheduler
-    words = {"slurm": ["scontrol", "ping"], "pbs": ["qstat", "-B", "-f", "-F", "json"]}.get(kind)
-    if words is None or not shutil.which(words[0]):
+    if not (kind := _in_reach(patient)):
         return
     try:
-        answer = call(words, seconds=ASK_SECONDS).stdout
-        if kind == "slurm" and "is UP" not in answer:  # some releases say DOWN and exit with 0
-            raise SchedulerError(answer)
+        if answer := kind.ping(ASK_SECONDS):
+            yield ok("server", answer)
     except SchedulerError as error:
-        yield Finding(
-            probe="server",
-            verdict="problem",
-            found=" ".join(str(error).split()),
-            remedy="it may be down for maintenance: look at the site's status page, try again later",
-            out_of_reach=True,
-        )
-        return
-    yield Finding(probe="server", verdict="ok", found=_described(kind, answer))
+        remedy = "it may be down for maintenance: look at the site's status page, try again later"
+        yield problem("server", _line(error), remedy, out_of_reach=True)
 
 
-def _described(kind: str, answer: str) -> str:
-    if kind == "slurm":
-        return "; ".join(answer.split("\n")).strip("; ")
-    try:
-        document = json.loads(answer, strict=False)
-        return f"{document['pbs_server']}, PBS {document['pbs_version']}"
-    except (ValueError, KeyError, TypeError):
-        return "it answers"
-
-
-def partition(patient: Patient) -> Iterator[Finding]:
+def partition(patient: Patient) -> Iterator[Result]:
     """Ask for the partition by the name that the job's script uses."""
-    name, kind = _asked_for(patient), patient.profile.site.scheduler
-    words = {
-        "slurm": ["scontrol", "--oneliner", "show", "partition", str(name)],
-        "pbs": ["qstat", "-Q", "-f", "-F", "json", str(name)],
-    }.get(kind)
-    if name is None or words is None or not shutil.which(words[0]):
+    name = _partition_named(patient)
+    if name is None or not (kind := _in_reach(patient)):
         return
-    remedy = "compare `hpclaunch site show` with what the site offers now: `hpclaunch site new NAME --detect`"
     try:
-        answer = call(words, seconds=ASK_SECONDS).stdout
+        closed = kind.closed(name, ASK_SECONDS)
     except SchedulerError as error:
-        yield Finding(
-            probe="partition", verdict="problem", found=f"{name}: {' '.join(str(error).split())}", remedy=remedy
-        )
+        remedy = "compare `hpclaunch site show` with what the site offers now: `hpclaunch site new NAME --detect`"
+        yield problem("partition", f"{name}: {_line(error)}", remedy)
         return
-    if kind == "slurm":
-        closed = re.search(r"\bState=(?!UP\b)\S+", answer)
-    else:
-        closed = re.search(r'"(enabled|started)":\s*"False"', answer)
     if closed:
-        found = f"{name}: {closed[0]}: it takes no jobs, or starts none"
-        yield Finding(
-            probe="partition", verdict="problem", found=found, remedy="choose another with --partition, or wait"
-        )
-    else:
-        yield Finding(probe="partition", verdict="ok", found=f"{name} is there and open")
+        found = f"{name}: {closed}: it takes no jobs, or starts none"
+        yield problem("partition", found, "choose another with --partition, or wait")
+    elif kind.needs:
+        yield ok("partition", f"{name} is there and open")
 
 
-def _asked_for(patient: Patient) -> str | None:
-    """Return the scheduler's own name of the partition; None where the job does not name one."""
+def _partition_named(patient: Patient) -> str | None:
+    """Return the scheduler's own name of the partition, or None if the job does not name one."""
     if patient.plan is None:
         return None
     directives = patient.plan.partition.directives
@@ -118,44 +80,29 @@ def _asked_for(patient: Patient) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
-def account(patient: Patient) -> Iterator[Finding]:
-    """Look for the account among this person's: Slurm's associations, or the unix groups that projects are on PBS."""
+def account(patient: Patient) -> Iterator[Result]:
+    """Look for the account among the user's: Slurm's associations, or the unix groups that projects are on PBS."""
     site = patient.profile.site
-    name = patient.request.account or site.account
-    if site.scheduler == "local":
+    kind, name = scheduler(site.scheduler), patient.request.account or site.account
+    if kind.here:
         return
-    if site.scheduler == "slurm" and shutil.which("sacctmgr"):
-        yield _slurm_account(name)
-    elif name is None:
-        if site.account_help:
-            yield Finding(probe="account", verdict="warning", found="none is given", remedy=site.account_help)
-    elif name in my_groups():
-        yield Finding(probe="account", verdict="ok", found=f"{name} is one of your unix groups")
-    elif _is_group(name):
-        yield Finding(
-            probe="account",
-            verdict="problem",
-            found=f"there is a unix group {name}, and {user()} is not in it",
-            remedy=f"ask the project's lead to add you; your groups: {', '.join(sorted(my_groups()))}",
-        )
-    else:
-        remedy = "the site's own command tells your projects and what is left of them"
-        yield Finding(probe="account", verdict="warning", found=f"cannot tell whether {name} is yours", remedy=remedy)
-
-
-def _slurm_account(name: str | None) -> Finding:
-    mine = list(dict.fromkeys(row[0] for row in table("assoc", "Account", f"user={user()}") if row[0]))
+    mine, complete = kind.accounts()
     listed = ", ".join(mine)
-    if not mine:
-        found = f"cannot tell: Slurm lists no account of {user()}"
-        return Finding(probe="account", verdict="warning", found=found, remedy="ask the site for an account")
     if name is None:
-        return Finding(probe="account", verdict="ok", found=f"none is given, Slurm takes your default; yours: {listed}")
-    if name.lower() in mine:  # Slurm keeps accounts in lower case
-        return Finding(probe="account", verdict="ok", found=f"{name} is yours")
-    return Finding(
-        probe="account", verdict="problem", found=f"{name} is not yours", remedy=f"use -A with one of {listed}"
-    )
+        if complete and mine:
+            yield ok("account", f"none is given, {kind.name} takes your default; yours: {listed}")
+        elif site.account_help:
+            yield warning("account", "none is given", site.account_help)
+    elif name in mine or (complete and name.lower() in mine):  # Slurm keeps accounts in lower case
+        yield ok("account", f"{name} is yours")
+    elif complete and mine:
+        yield problem("account", f"{name} is not yours", f"use -A with one of {listed}")
+    elif not complete and _is_group(name):
+        remedy = f"ask the project's lead to add you; your groups: {listed}"
+        yield problem("account", f"there is a unix group {name}, and {user()} is not in it", remedy)
+    else:
+        remedy = "the site's own command shows your projects and what is left of them"
+        yield warning("account", f"cannot tell whether {name} is yours", remedy)
 
 
 def _is_group(name: str) -> bool:
@@ -165,26 +112,22 @@ def _is_group(name: str) -> bool:
         return False
 
 
-def job(patient: Patient) -> Iterator[Finding]:
-    """Plan the job, and let Slurm try its script without submitting it; PBS has no such trial."""
+def job(patient: Patient) -> Iterator[Result]:
+    """Plan the job, and let the scheduler check its script without submitting it, if it can."""
     if patient.plan is None:
-        yield Finding(
-            probe="job", verdict="problem", found=patient.refusal, remedy="change the options, or the profile"
-        )
+        yield problem("job", patient.refusal, "change the options, or the profile")
         return
-    if patient.profile.site.scheduler != "slurm" or not shutil.which("sbatch"):
+    if not (kind := _in_reach(patient)):
         return
     try:
-        call(["sbatch", "--test-only"], stdin=patient.script, seconds=ASK_SECONDS)
+        if how := kind.try_script(patient.script, ASK_SECONDS):
+            yield ok("job", f"{how} takes the script of a job with these options")
     except SchedulerError as error:
-        found = " ".join(str(error).split())
-        yield Finding(
-            probe="job", verdict="problem", found=found, remedy="Slurm would refuse this very job: see its reason"
-        )
-    else:
-        yield Finding(
-            probe="job", verdict="ok", found="sbatch --test-only takes the script of a job with these options"
-        )
+        yield problem("job", _line(error), f"{kind.name} would refuse this very job: see its reason")
+
+
+def _line(error: SchedulerError) -> str:
+    return " ".join(str(error).split())
 
 
 PROBES = {"scheduler": commands, "server": server, "partition": partition, "account": account, "job": job}

@@ -5,19 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hpclaunch.runs.registry import FOLDER
+from hpclaunch.executors.parameters import plan_of
+from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
     from hpclaunch.job.plan import Plan
 
 
-EXECUTORS = {"pbs": "pbs.PbsExecutor", "slurm": "slurm.SlurmExecutor", "local": "script.LocalExecutor"}
+EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # submitit has a class for it, which some libraries look for
 
 
-def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
-    """Return the executor of the plan's scheduler."""
-    module, name = EXECUTORS[plan.site.scheduler].split(".")
+def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
+    """Return the executor of a plan, under any scheduler."""
+    module, name = EXECUTORS.get(plan.site.scheduler, "script.ScriptExecutor").split(".")
     made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)
     return made
 
@@ -25,18 +26,7 @@ def script_executor(plan: Plan, folder: str = f"{FOLDER}/%j") -> ScriptExecutor:
 def executor(site: str, **options: Any) -> ScriptExecutor:
     """Return a submitit executor for a site: `executor("jean-zay", nodes=2).submit(train, lr)` gives a submitit Job.
 
-    The options are those of the command line, by their names with underscores. Raises HpclaunchError where the site
+    The options are those of the command line, by their names with underscores. Raises HpclaunchError if the site
     would refuse them.
     """
     return script_executor(plan_of({"site": site, **options}))
-
-
-def plan_of(options: dict[str, Any]) -> Plan:
-    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
-    from hpclaunch.job.links import followed
-    from hpclaunch.job.plan import make_plan
-    from hpclaunch.job.request import make_request
-    from hpclaunch.profile.search import load
-
-    profile = load(options["site"])
-    return make_plan(profile, followed(profile.site, make_request({"launcher": "tasks", **options})))

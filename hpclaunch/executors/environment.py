@@ -1,12 +1,11 @@
-"""How submitit's worker learns its place: from the launch contract, the same under every scheduler and launcher.
+"""How submitit's worker learns its rank: from the launch contract, the same under every scheduler and launcher.
 
-submitit imports this module in every job of its own as well, through the entry point `job_environment`: keep it light.
+submitit imports this module in its own jobs too, through the entry point `job_environment`: it must stay light.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 from submitit.core.job_environment import JobEnvironment
@@ -15,7 +14,7 @@ from submitit.helpers import TorchDistributedEnvironment
 
 
 class HpclaunchJobEnvironment(JobEnvironment):
-    """The rank in which the worker runs; active where the script sets SUBMITIT_EXECUTOR=hpclaunch."""
+    """The rank in which the worker runs; active if the script sets SUBMITIT_EXECUTOR=hpclaunch."""
 
     _env = {
         "num_tasks": "WORLD_SIZE",
@@ -45,29 +44,7 @@ class HpclaunchJobEnvironment(JobEnvironment):
         TorchDistributedEnvironment.export.__defaults__ = (True, True)  # set_cuda_visible_devices, overwrite
 
     def _requeue(self, countdown: int) -> None:
-        if "PBS_JOBID" in os.environ:
-            _submit_successor(Path(os.environ["HPCLAUNCH_RUN_DIR"]), os.environ["PBS_JOBID"])
-        else:
-            subprocess.check_call(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], timeout=60)
+        from hpclaunch.schedulers import at_hand
 
-
-def _submit_successor(folder: Path, job_id: str) -> None:
-    """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
-    from hpclaunch.errors import SchedulerError
-    from hpclaunch.runs import registry
-    from hpclaunch.schedulers import pbs
-
-    if "[" in job_id:
-        raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
-    attempt = int(os.environ.get("HPCLAUNCH_ATTEMPT") or 1) + 1
-    mark = folder / f"attempt-{attempt}"
-    try:
-        mark.touch(exist_ok=False)
-    except FileExistsError:
-        return  # a second signal
-    try:
-        successor = pbs.submit_attempt((folder / "job.sh").read_text(), folder, attempt, previous=job_id)
-    except SchedulerError:
-        mark.unlink()
-        raise
-    registry.note_attempts(folder, [successor])
+        if kind := at_hand(os.environ):
+            kind.requeue(os.environ, Path(os.environ["HPCLAUNCH_RUN_DIR"]))

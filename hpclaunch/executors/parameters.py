@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from hpclaunch.errors import RequestError
-from hpclaunch.executors import plan_of
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
 
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
-# The command is submitit's worker, one in each rank; a program is not asked, and follows no links.
-_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "links", "program", "cores"}
+# The command is submitit's worker, one in each rank; what this machine knows is looked up again.
+_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "machine"}
 
 
 def names() -> set[str]:
@@ -28,17 +27,28 @@ def names() -> set[str]:
 def changed(plan: Plan, given: dict[str, Any]) -> Plan:
     """Return the plan with these parameters in place of its own; None is the site's default.
 
-    Raises HpclaunchError where the site would refuse it, or has another scheduler.
+    Raises HpclaunchError if the site would refuse it, or has another scheduler.
     """
     options = {_ALIASES.get(name, name): value for name, value in given.items()}
     if (minutes := options.pop("timeout_min", None)) is not None:
         options["walltime"] = f"{math.ceil(minutes * 60)}s"
     if options.get("mem_gb") is not None:
         options["mem_gb"] = math.ceil(options["mem_gb"])
-    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "links": {}} | options)
+    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "machine": {}} | options)
     if new.site.scheduler != plan.site.scheduler:
         raise RequestError(
             f"site: {new.name} has {new.site.scheduler}, this executor is for {plan.site.scheduler}; "
             f"use hpclaunch.executor({new.name!r})"
         )
     return new
+
+
+def plan_of(options: dict[str, Any]) -> Plan:
+    """Return the plan of these options, `site` among them. Raises HpclaunchError where the site would refuse them."""
+    from hpclaunch.job.consider import make_plan
+    from hpclaunch.job.machine import follow_links
+    from hpclaunch.job.request import make_request
+    from hpclaunch.profile.search import load
+
+    profile = load(options["site"])
+    return make_plan(profile, follow_links(profile.site, make_request({"launcher": "tasks", **options})))

@@ -1,6 +1,6 @@
 """submitit's executor for PBS, made from a plan or by `submitit.AutoExecutor(folder, cluster="pbs")`.
 
-submitit imports this module in every job of its own: keep it light.
+submitit imports this module in every job of its own: it must stay light.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from hpclaunch.executors import plan_of
-from hpclaunch.executors.script import ScriptExecutor, ScriptJob, Watcher
-from hpclaunch.schedulers import pbs
+from hpclaunch.executors.parameters import plan_of
+from hpclaunch.executors.script import ScriptExecutor
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -23,21 +20,12 @@ if TYPE_CHECKING:
 GENERIC_SITE = "pbs"
 
 
-class PbsJob(ScriptJob):
-    """A job under PBS."""
-
-    scheduler = "pbs"
-    watcher = Watcher()
-
-
 class PbsExecutor(ScriptExecutor):
-    """submitit's executor for PBS over our script; several jobs at once are one array where the site takes arrays.
+    """submitit's executor for PBS over our script; several jobs at once are one array.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, with `site` among them: the
-    profile, by default one that knows of no site's own rules.
+    profile, by default the generic one.
     """
-
-    job_class = PbsJob
 
     def __init__(
         self,
@@ -60,19 +48,3 @@ class PbsExecutor(ScriptExecutor):
     @property
     def _submitit_command_str(self) -> str:
         return f"{self.python} -u -m submitit.core._submit {shlex.quote(str(self.folder))}"
-
-    def _submit_command(self, command: str) -> ScriptJob:
-        script = self._script()
-        return self._made(script, [pbs.submit(script)])
-
-    def _told(self, plan: Plan) -> Plan:
-        """Let the job script warn the worker: PBS does not, and goes on by submitit's requeue, not by ours."""
-        return structs.replace(
-            plan, max_attempts=1, warn_signal="USR2", warn_seconds=min(plan.warn_seconds, plan.seconds // 4)
-        )
-
-    def _directives(self, count: int) -> list[str]:
-        return [f"-J {self._indices(count)}", "-r y"] if count > 1 else []  # PBS takes no array that is not rerunnable
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        return pbs.subjobs(array, count)

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 from submitit.core import core, utils
 
-from hpclaunch import schedulers
-from hpclaunch.errors import HpclaunchError, RequestError
+from hpclaunch.errors import RequestError
 from hpclaunch.executors import parameters
-from hpclaunch.runs import registry
-from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.executors.job import ScriptJob
 from hpclaunch.runs.submit import hand_over, note
-from hpclaunch.runs.watch import Watch
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -29,125 +26,14 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
 _SUBMITIT_MARGIN_MIN = 10
 
 
-class RunPaths(utils.JobPaths):
-    """submitit's files where it wants them, script and logs in our run folder."""
-
-    def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_folder: Path) -> None:
-        super().__init__(folder, job_id=job_id, task_id=task_id)
-        self.run_folder = run_folder
-
-    @property
-    def submission_file(self) -> Path:
-        """The job script."""
-        return self.run_folder / "job.sh"
-
-    @property
-    def stdout(self) -> Path:
-        """What the rank printed."""
-        return self.run_folder / f"rank-{self.task_id}.log"
-
-    @property
-    def stderr(self) -> Path:
-        """What it wrote to stderr alone."""
-        return self.stdout.with_suffix(".err")
-
-
-class Watcher(core.InfoWatcher):
-    """Ask for all jobs of a scheduler at once, no more often than their sites like."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runs: dict[str, Run] = {}
-        self.watch = Watch()
-
-    @property
-    def num_calls(self) -> int:
-        """Count the questions to the scheduler."""
-        return self.watch.questions
-
-    def clear(self) -> None:
-        """Forget what was answered."""
-        self.watch = Watch(self.runs.values())
-
-    def add(self, run: Run) -> None:
-        """Watch a run too."""
-        self.runs[run.id] = run
-        self.watch.add(run)
-
-    def register_job(self, job_id: str) -> None:
-        """Leave it to `add`: submitit's own would ask at once, whatever the site likes."""
-
-    def update_if_long_enough(self, mode: str) -> None:
-        """Look for news; `force` asks the scheduler, `cache` does not even look."""
-        if mode != "cache":
-            self.watch.look(force=mode == "force")
-
-    def get_info(self, job_id: str, mode: str = "standard") -> dict[str, str]:
-        """Return state, reason and nodes of a job."""
-        self.update_if_long_enough(mode)
-        run = self.runs[job_id]
-        state = self.watch.states.get((run.site, run.id), State(UNKNOWN))
-        return {"State": state.word, "Reason": state.reason, "NodeList": state.hosts}
-
-    def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """Return our word for the job's state."""
-        return self.get_info(job_id, mode=mode)["State"]
-
-    def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Tell whether the job has ended, or nobody knows it any more: then no result will come."""
-        self.update_if_long_enough(mode)
-        return self.watch.over(self.runs[job_id])
-
-
-class ScriptJob(core.Job[Any]):
-    """A submitit job that lives in a run folder."""
-
-    watcher: Watcher
-    scheduler: str
-
-    def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
-        super().__init__(folder, job_id, tasks)
-        self._paths = RunPaths(folder, job_id, self.task_id, self.run.path)
-
-    @property
-    def run(self) -> Run:
-        """Return the run that this job is."""
-        if self.job_id not in self.watcher.runs:
-            self.watcher.add(self._find_run())
-        return self.watcher.runs[self.job_id]
-
-    def cancel(self, check: bool = True) -> None:
-        """Cancel the job through its scheduler."""
-        schedulers.scheduler(self.scheduler).cancel([self.run])
-
-    def _register_in_watcher(self) -> None:
-        assert self.run  # noqa: S101 - finding it registers it
-
-    def _find_run(self) -> Run:
-        """Find the run of a job that another process submitted: by its folder, else in the registry."""
-        folder = getattr(self._paths, "run_folder", self._paths.folder)
-        try:
-            return registry.read(folder / "run.json") or registry.find([self.job_id])[0]
-        except HpclaunchError:
-            return Run(id=self.job_id, site="", scheduler=self.scheduler, job_name="", folder=str(folder), submitted=0)
-
-
-class LocalJob(ScriptJob):
-    """A job on this machine."""
-
-    scheduler = "local"
-    watcher = Watcher()
-
-
 class ScriptExecutor(core.PicklingExecutor):
-    """Submits a plan's script: as it is, or with submitit's worker as the command.
+    """Submits a plan's script as it is, or with submitit's worker as its command.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, submitit's own names among
-    them, and `array_parallelism` where the scheduler has arrays; each may have the scheduler's name in front.
+    them, and `array_parallelism` if the scheduler has arrays; each may be prefixed with the scheduler's name.
     """
 
-    job_class: type[ScriptJob] = ScriptJob
-    has_arrays = True
+    job_class = ScriptJob
     _at_once: int | None = None  # jobs of an array
 
     def __init__(self, folder: Path | str, plan: Plan) -> None:
@@ -167,15 +53,15 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        return parameters.names() | ({"array_parallelism"} if cls.has_arrays else set())
+        return parameters.names() | {"array_parallelism"}
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
-        """Make the plan anew. Raises ValueError for unknown names, HpclaunchError where the site would refuse it."""
-        given = {name.removeprefix(f"{self.job_class.scheduler}_"): value for name, value in kwargs.items()}
-        if unknown := sorted(given.keys() - self._valid_parameters()):
-            raise ValueError(
-                f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(self._valid_parameters()))}"
-            )
+        """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
+        kind = self.plan.scheduler
+        given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
+        valid = self._valid_parameters() if kind.arrays else parameters.names()
+        if unknown := sorted(given.keys() - valid):
+            raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")
         at_once = given.pop("array_parallelism", self._at_once)
         if at_once is not None and (type(at_once) is not int or at_once < 1):
             raise ValueError(f"array_parallelism: {at_once!r} jobs at once; use a whole number from 1 on")
@@ -207,55 +93,56 @@ class ScriptExecutor(core.PicklingExecutor):
 
     def _script(self, count: int = 1) -> str:
         """Render the script whose command is submitit's worker; for more than one job as an array."""
-        from hpclaunch.job.render import render
+        from hpclaunch.job.render import fill, noted
+        from hpclaunch.scripts.readback import check
 
         request = self.plan.request
         request.check_passed(os.environ)
         settings = {"SUBMITIT_EXECUTOR": "hpclaunch"}
         plan = structs.replace(
-            self._with_directives(count),
+            self._worker_plan(count),
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
         )
-        return render(self._told(plan))
+        script, templates = fill(plan)
+        if templates:
+            check(plan, script, templates)
+        return noted(script, plan, templates)
 
-    def _with_directives(self, count: int) -> Plan:
-        return structs.replace(self.plan, directives=[*self.plan.directives, *self._directives(count)])
+    def _worker_plan(self, count: int) -> Plan:
+        """Return the plan of a worker's script, which sends submitit's signal unless the scheduler does.
 
-    def _told(self, plan: Plan) -> Plan:
-        """Return the plan with what tells submitit's worker that the walltime is near."""
-        return plan
-
-    def _directives(self, count: int) -> list[str]:
-        """Return the directives of a worker's script, of an array's where `count` is above 1."""
-        return []
-
-    def _indices(self, count: int) -> str:
-        """Return an array's indices, and behind them how many of its jobs may run at once: 0-9%4."""
-        return f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        """Return the ids of an array's jobs."""
-        raise NotImplementedError("its scheduler has no arrays")
+        With `count` above 1 it is an array. It goes on by submitit's requeue, not by ours.
+        """
+        kind, plan = self.plan.scheduler, self.plan
+        indices = f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
+        lines = [kind.signal_directive] if kind.signal_directive else []
+        lines += kind.array_directives(indices) if count > 1 else []
+        plan = structs.replace(plan, directives=[*plan.directives, *lines])
+        if kind.here or kind.signal_directive:
+            return plan
+        warn_seconds = min(plan.warn_seconds, plan.seconds // 4)
+        return structs.replace(plan, max_attempts=1, warn_signal="USR2", warn_seconds=warn_seconds)
 
     def _named(self, function: Callable[..., Any]) -> Plan:
-        """Return the plan with the function's name as the job's, unless a person gave one."""
-        from hpclaunch.job.plan import name_of
+        """Return the plan with the function's name as the job's, unless the user gave one."""
+        from hpclaunch.job.sizes import name_of
 
         if self.plan.request.job_name:
             return self.plan
         function = getattr(function, "func", function)  # of a functools.partial
-        return structs.replace(self.plan, job_name=name_of([getattr(function, "__name__", type(function).__name__)]))
+        name = getattr(function, "__name__", type(function).__name__)
+        return structs.replace(self.plan, job_name=name_of([name], self.plan.scheduler))
 
     def _check_array(self, count: int) -> None:
-        """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.
+        """Check the directives of an array of `count` jobs as if the user had given them.
 
         Raises RequestError with every refusal.
         """
         from hpclaunch.job.checks import check_findings
         from hpclaunch.profile.search import Profile
 
-        plan = self._told(self._with_directives(count))
+        plan = self._worker_plan(count)
         # The plan does not know its profile's files: what is said has no FILE:LINE.
         said: dict[bool, list[str]] = {True: [], False: []}
         for finding in check_findings(Profile(plan.name, [], plan.site), plan, "arrays"):
@@ -266,7 +153,7 @@ class ScriptExecutor(core.PicklingExecutor):
             raise RequestError(*said[True])
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
-        if len(delayed_submissions) > 1 and not self.has_arrays:
+        if len(delayed_submissions) > 1 and not self.plan.scheduler.arrays:
             return [job for delayed in delayed_submissions for job in self._internal_process_submissions([delayed])]
         plan, self.plan = self.plan, self._named(delayed_submissions[0].function)
         try:
@@ -287,9 +174,9 @@ class ScriptExecutor(core.PicklingExecutor):
             pickles.append(root / f"{uuid.uuid4().hex}.pkl")
             delayed.dump(pickles[-1])
         script = self._script(count)
-        array = schedulers.scheduler(self.plan.site.scheduler).submit(script, ())
+        array = self.plan.scheduler.submit(script)
         jobs: list[core.Job[Any]] = []
-        for job_id, pickle in zip(self._array_ids(array, count), pickles, strict=True):
+        for job_id, pickle in zip(self.plan.scheduler.array_ids(array, count), pickles, strict=True):
             job = self._made(script, [job_id])
             job.paths.move_temporary_file(pickle, "submitted_pickle")
             jobs.append(job)
@@ -300,7 +187,8 @@ class ScriptExecutor(core.PicklingExecutor):
         return shlex.join([sys.executable, "-u", "-m", "submitit.core._submit", str(self.folder)])
 
     def _submit_command(self, command: str) -> ScriptJob:
-        return self.submit_script(self._script())
+        script = self._script()
+        return self._made(script, hand_over(structs.replace(self.plan, max_attempts=1), script))
 
     def _num_tasks(self) -> int:
         return self.plan.world_size
@@ -317,12 +205,5 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Say nothing to AutoExecutor: this executor is made from a plan."""
+        """Keep AutoExecutor from choosing this class: it is made from a plan."""
         return -1
-
-
-class LocalExecutor(ScriptExecutor):
-    """The same on this machine."""
-
-    job_class = LocalJob
-    has_arrays = False

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import submitit
 
-from hpclaunch.executors.script import ScriptExecutor, ScriptJob, Watcher
-
-
-class SlurmJob(ScriptJob):
-    """A job under Slurm."""
-
-    scheduler = "slurm"
-    watcher = Watcher()
+from hpclaunch.executors.script import ScriptExecutor
 
 
 class SlurmExecutor(ScriptExecutor, submitit.SlurmExecutor):
-    """submitit's Slurm executor over our script; several jobs at once are one array."""
+    """Our executor as a submitit.SlurmExecutor, for libraries that look for one."""
 
-    job_class = SlurmJob  # type: ignore[assignment]
-
-    def _directives(self, count: int) -> list[str]:
-        array = [f"--array={self._indices(count)}"] if count > 1 else []
-        return ["--signal=USR2@90", *array]
-
-    def _array_ids(self, array: str, count: int) -> list[str]:
-        return [f"{array}_{index}" for index in range(count)]
+    job_class = ScriptExecutor.job_class  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""From a plan to the job script: templates print, nothing is computed here or there."""
+"""From a plan to the job script. Templates print values and compute none."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from hpclaunch import __version__, paths
 from hpclaunch.errors import NOT_SHIPPED, TemplateError, did_you_mean
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
+from hpclaunch.schedulers import Scheduler
 
 SUFFIX = ".sh.j2"
 
 
 class Cache(jinja2.FileSystemBytecodeCache):
-    """Compiled templates in a folder that only this user can write; without one there is no cache, and no message.
+    """Compiled templates, in a folder that only this user can write; without one there is no cache, and no message.
 
-    Compiling takes a third of the time of `hpclaunch render`. What is loaded is code: another user's is not.
+    Compiling takes a third of the time of `hpclaunch render`. What is loaded is code, so it must be this user's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,16 +38,24 @@ class Cache(jinja2.FileSystemBytecodeCache):
         super().__init__(str(folder), "sandboxed-%s.cache")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Fill `bucket` if it can be read."""
+        """Load `bucket` if it can be read."""
         with suppress(OSError, EOFError, ValueError, TypeError):
             if self.usable:
                 super().load_bytecode(bucket)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep `bucket` if it can be written."""
+        """Save `bucket` if it can be written."""
         with suppress(OSError):
             if self.usable:
                 super().dump_bytecode(bucket)
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """The environment of templates, which may be anyone's: they can read values, but not reach a scheduler."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether a template may read an attribute."""
+        return not (isinstance(obj, Scheduler) and callable(value)) and super().is_safe_attribute(obj, attr, value)
 
 
 class _Loader(jinja2.ChoiceLoader):
@@ -68,16 +77,16 @@ class _Loader(jinja2.ChoiceLoader):
 def render(plan: Plan, cache: Cache | None = None) -> str:
     """Return the job script of `plan`; the same plan gives the same bytes.
 
-    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
+    Raises TemplateError if the template is missing or broken.
     """
     script, templates = fill(plan, cache)
     return noted(script, plan, templates)
 
 
 def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
-    """Return the script with a second line that names the profiles and templates which are not shipped ones, if any.
+    """Return the script with a second line that names the profiles and templates that are not shipped, if any.
 
-    The templates cannot leave it out.
+    It is added to what the templates print, so that they cannot leave it out.
     """
     if not (foreign := [*plan.foreign, *map(paths.shown, templates)]):
         return script
@@ -88,13 +97,13 @@ def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
 def fill(
     plan: Plan,
     cache: Cache | None = None,
-    kind: Callable[..., jinja2.Environment] = ImmutableSandboxedEnvironment,
+    kind: Callable[..., Sandbox] = Sandbox,
 ) -> tuple[str, list[Path]]:
     """Return what the templates print for `plan`, and those of them that are not shipped ones.
 
     `kind` makes the environment, for one that sees more than the text. Templates may be anybody's, so it is a sandbox:
     they reach the plan's values, and no other part of Python.
-    Raises TemplateError where the template is missing or broken, or asks for another job than the plan's.
+    Raises TemplateError if the template is missing or broken.
     """
     wanted = plan.request.template or plan.site.template or plan.site.scheduler
     folders = [str(folder.resolve()) for folder in paths.search_path("templates")]
@@ -102,7 +111,7 @@ def fill(
         folders.insert(0, str(Path(wanted).resolve().parent))
         wanted = Path(wanted).name
     name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
-    # A template of a person's own wins over a shipped one and reaches it as "builtin/NAME".
+    # A user's own template wins over a shipped one and reaches it as "builtin/NAME".
     shipped = jinja2.FileSystemLoader(folders[-1])
     loader = _Loader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})])
     loader.used = []
@@ -129,23 +138,7 @@ def fill(
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
     foreign = [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
-    if foreign and kind is ImmutableSandboxedEnvironment:  # any other writes marks into the script
-        _read_back(plan, script, foreign)
     return script, foreign
-
-
-def _read_back(plan: Plan, script: str, own: list[Path]) -> None:
-    """Compare a script with its plan if templates that are not shipped made it: the tests do so for those that are.
-
-    Raises TemplateError with every difference.
-    """
-    if plan.run_id or plan.site.scheduler == "local" or "repeated" in plan.request.force:
-        return
-    from hpclaunch.scripts.readback import differences
-
-    where = ", ".join(map(paths.shown, own))
-    if found := [f"{where}: {line}" for line in differences(plan, script)]:
-        raise TemplateError(*found, "fix the template, or use --force repeated")
 
 
 def _path(text: str) -> str:

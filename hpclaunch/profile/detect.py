@@ -1,37 +1,32 @@
-"""A first site profile from what the machine's own scheduler says, for a person to read and finish."""
+"""A first site profile, from the description that the machine's scheduler gives; the user finishes it."""
 
 from __future__ import annotations
 
 import shutil
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import ProfileError, SchedulerError
+from hpclaunch.schedulers import known, scheduler
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
-
-# The commands that show a scheduler, and the module that asks it.
-ASKERS = {
-    ("scontrol",): "hpclaunch.schedulers.slurm.detect",
-    ("qstat", "pbsnodes"): "hpclaunch.schedulers.pbs.detect",
-}
 
 
 def drafted(name: str) -> tuple[str, Machine]:
     """Return the text of a profile for this machine, and what it was made of.
 
-    Raises SchedulerError where no scheduler is here, or none answers, or no profile can be made of the answer.
+    Raises SchedulerError if no scheduler is here, none answers, or no profile can be made of the answer.
     """
     from hpclaunch.profile.draft import write
     from hpclaunch.profile.model import Site
+    from hpclaunch.profile.rules import site_mistakes
     from hpclaunch.profile.yamlfile import Document, convert
 
     machine = _ask()
     text = write(name, machine)
     try:
-        convert([Document.parse(Path(f"{name}.yaml"), text)], Site)
+        convert([Document.parse(Path(f"{name}.yaml"), text)], Site, site_mistakes)
     except ProfileError as error:
         raise SchedulerError(
             f"{machine.said_by}: no profile can be made of what it says", *str(error).splitlines()
@@ -40,16 +35,16 @@ def drafted(name: str) -> tuple[str, Machine]:
 
 
 def _ask() -> Machine:
-    here = [module for programs, module in ASKERS.items() if all(map(shutil.which, programs))]
+    every = [scheduler(name) for name in known()]
+    able = [one for one in every if one.describes]
+    here = [one for one in able if all(map(shutil.which, one.describes))]
     if not here:
-        wanted = " or ".join(" and ".join(programs) for programs in ASKERS)
+        wanted = " or ".join(" and ".join(one.describes) for one in able)
         raise SchedulerError(f"no scheduler here: {wanted} not found; run this on a login node of the site")
     refusals = []
-    for module in here:  # some Slurm sites have a qstat of Slurm's own, so Slurm comes first
+    for one in here:
         try:
-            machine: Machine = import_module(module).ask()
+            return one.detect()
         except SchedulerError as error:
             refusals.append(str(error))
-        else:
-            return machine
     raise SchedulerError(*refusals)

@@ -1,4 +1,4 @@
-"""The text of a drafted profile: each value with its source, and a comment for what a person must decide."""
+"""The text of a drafted profile: each value with its source, and a comment on what the user must decide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpclaunch.profile import search
 from hpclaunch.schedulers.machine import Machine, Part, Value
 
 _OPEN = (
-    "# What no scheduler tells.",
+    "# What the scheduler does not say.",
     "# Decide: the environment of every job (see `module avail pytorch`, or your own environment).",
     "# module_purge: true",
     "# modules: [pytorch/2.8.0]",
@@ -23,20 +23,10 @@ _OPEN = (
     "# says `internet: true`.",
     "# env:",
     '#   HF_HUB_OFFLINE: "1"',
-    "# Decide: where the site keeps MNIST, if it does.",
+    "# Decide: the folder of the site's copy of MNIST, if it has one.",
     "# datasets:",
     "#   MNIST_DIR: /path/to/MNIST",
 )
-_OPEN_TOO = {
-    "pbs": (
-        "# Decide: file systems that a job must name to see them, where the site has such a rule.",
-        "# storage: []",
-        "# Decide: may jobs submit jobs? Where qsub fails on compute nodes, this submits all attempts at once.",
-        "# resubmit: false",
-        "# PBS starts jobs with umask 077: colleagues cannot read the logs.",
-        '# umask: "027"',
-    ),
-}
 
 
 def write(name: str, machine: Machine) -> str:
@@ -46,7 +36,7 @@ def write(name: str, machine: Machine) -> str:
 
 def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield "# yaml-language-server: $schema=site.schema.json"
-    yield f"# A draft that hpclaunch made of what {_plain(machine.said_by)} says. Behind each value is who said it."
+    yield f"# A draft that hpclaunch made of what {_plain(machine.said_by)} says. Behind each value is its source."
     yield f"# Read it, finish it, then `hpclaunch site check {name}` and `hpclaunch render --site {name}`."
     for note in machine.notes:
         yield f"# {_plain(note)}"
@@ -59,13 +49,13 @@ def _lines(name: str, machine: Machine) -> Iterator[str]:
     for key, value in machine.values.items():
         yield from _key(key, value)
     yield ""
-    yield "# Whom to charge where --account is not given."
+    yield "# Whom to charge if --account is not given."
     accounts = machine.accounts.value
     source = f"  # {_plain(machine.accounts.source)}" if machine.accounts.source else ""
     yield f"# account: {_plain(accounts[0]) if accounts else 'ab12'}{source}"
     yield ""
     yield from _OPEN
-    yield from _OPEN_TOO.get(machine.scheduler, ())
+    yield from machine.open_questions
     yield ""
     yield "# Decide: a price, for each partition that has one; without it nothing is priced:"
     yield "# charge: {unit: GPU-hours, per: gpu, rate: 1}"
@@ -104,7 +94,7 @@ def _source(value: Value) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value on one line, quoted where YAML would read something else."""
+    """Return a value on one line, quoted if YAML would read something else."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
     return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6).strip()[1:-1]
@@ -121,5 +111,5 @@ def _hostnames() -> Iterator[str]:
     pattern = re.sub(r"\d+", "[0-9]*", host.split(".")[0], count=1) + ("*" if "." in host else "")
     known = search.match_host(host)
     begin, why = ("# ", f"; profile {known} knows this host already") if known else ("", "")
-    yield "# The login nodes, by which the site is known where --site is not given."
+    yield "# The login nodes: there --site need not be given."
     yield f"{begin}hostnames: {_flow([pattern])}  # from this host's name, {_plain(host)}{why}"

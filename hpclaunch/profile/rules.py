@@ -1,4 +1,4 @@
-"""Values of a profile that are right alone and wrong together."""
+"""Rules between the keys of a profile."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hpclaunch.errors import did_you_mean
-from hpclaunch.profile.model import Partition, Qos, Site
+from hpclaunch.profile.model import Messages, Partition, Qos, Site
 from hpclaunch.profile.yamlfile import Key
+from hpclaunch.schedulers import SCHEDULERS, known
 
-_MOST_REPEATS = 3  # the time of a search grows by the length of a line to the power of these and one
+_MOST_REPEATS = 3  # a search takes time in proportion to the length of a line to the power of this plus one
 
 
 def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
-    """Yield each mistake: the key, and what is wrong with it."""
+    """Yield the key of each mistake and what is wrong with it."""
+    if site.scheduler not in SCHEDULERS and site.scheduler not in (found := known()):
+        yield ("scheduler",), f"no such scheduler{did_you_mean(site.scheduler, found)}"
     if site.default_partition not in site.partitions:
         yield ("default_partition",), f"no such partition{did_you_mean(site.default_partition, site.partitions)}"
     yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))
-    if site.grant and (wrong := _no_pattern(site.grant.remaining)):
-        yield ("grant", "remaining"), wrong
+    if site.allocation and (wrong := _no_pattern(site.allocation.remaining)):
+        yield ("allocation", "remaining"), wrong
     for i, refused in enumerate(site.refused_directives):
         if wrong := _no_pattern(refused.pattern):
             yield ("refused_directives", i, "pattern"), wrong
+    for key, message in messages_mistakes(site.messages):
+        yield ("messages", *key), message
     owners: dict[str, str] = {}
     for name, partition in site.partitions.items():
         for word in (name, *partition.aliases):
@@ -31,6 +36,14 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
                 yield ("partitions", name), f"the name {word} is partition {owners[word]}'s already"
         for key, message in _partition_mistakes(partition):
             yield ("partitions", name, *key), message
+
+
+def messages_mistakes(messages: Messages) -> Iterator[tuple[Key, str]]:
+    """Yield the keys of messages that are no regular expressions, or slow ones."""
+    for table in ("hints", "refusals"):
+        for pattern in getattr(messages, table):
+            if wrong := _no_pattern(pattern):
+                yield (table, pattern), wrong
 
 
 def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
@@ -68,7 +81,7 @@ def _charge_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
 
 
 def _no_pattern(text: str) -> str | None:
-    """Say why `text` is no regular expression, or one that may take for ever; None where it is fine."""
+    """Return why `text` is no regular expression or may take forever, or None if it is fine."""
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
@@ -77,10 +90,10 @@ def _no_pattern(text: str) -> str | None:
     while group := re.search(r"\((?:\?[:=!<>A-Za-z-]*)?([^()]*)\)([*+{]?)", plain):
         repeats = re.search(r"[*+?|{]", group[1])
         if repeats and group[2]:
-            return f"a repeat of what repeats or has a choice, {group[0]}, may take for ever; write it without"
+            return f"a repeat of what repeats or has a choice, {group[0]}, may take forever; write it without"
         plain = plain[: group.start()] + ("x*" if repeats else "x") + group[2] + plain[group.end() :]
     if len(re.findall(r"[*+]|\{\d*,", plain)) > _MOST_REPEATS:
-        return f"more than {_MOST_REPEATS} repeats may take for ever; write it with fewer"
+        return f"more than {_MOST_REPEATS} repeats may take forever; write it with fewer"
     return None
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for `module`: a rehearsal takes the software that is here."""
+"""A stand-in for `module`: a rehearsal uses the software of this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import sys
 
 
 def main() -> int:
-    """Say what a site would do."""
+    """Print what a site would load."""
     print(f"rehearsal: module {' '.join(sys.argv[1:])}", file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""A stand-in for mpirun on several nodes: this machine's own, told that all its ranks fit here."""
+"""A stand-in for mpirun on several nodes: this machine's own, with all ranks on this machine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal.programs import MARK
+from hpclaunch.rehearsal.processes import MARK
 
 
 def main() -> int:
-    """Become Open MPI's mpirun, without the mapping to nodes."""
-    own = str(Path(os.environ[MARK]) / "bin")
-    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != own)
-    real = shutil.which("mpirun", path=path)
+    """Run Open MPI's mpirun without the mapping to nodes; return its exit code."""
+    own = Path(os.environ[MARK]) / "bin"
+    real = shutil.which("mpirun", path=os.environ["PATH"].replace(f"{own}:", ""))
     if real is None:
         print("rehearsal: --launcher mpirun needs Open MPI on this machine: no mpirun on PATH", file=sys.stderr)
         return 127
@@ -22,6 +21,6 @@ def main() -> int:
     if "--map-by" in words:
         place = words.index("--map-by")
         del words[place : place + 2]
-    # A resource manager that only the variables speak of must not be asked.
+    # Else Open MPI asks the scheduler that these variables belong to.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
     return os.spawnvpe(os.P_WAIT, real, [real, "--oversubscribe", *words], environment)

@@ -1,24 +1,24 @@
-"""What the ranks of a run wrote: read, or followed while they write, lines that many wrote alike folded into one.
+"""What the ranks of a run wrote: read, or followed while they write, lines that many wrote alike collapsed into one.
 
-Files are asked by path, again and again, in small pieces: on a network file system nothing tells of a change, a
-handle may go stale, and a log may be larger than the memory of a login node.
+Files are opened by path, again and again, and read in small pieces: a network file system reports no changes, a handle
+may go stale, and a log may be larger than the memory of a login node.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from glob import escape
+from dataclasses import dataclass
 from pathlib import Path
 
+from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.collapse import Folder
+from hpclaunch.runs.collapse import Collapse
 from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers import run_folder
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
@@ -59,7 +59,7 @@ class _Log:
                 raise HpclaunchError(f"{self.path}: cannot be read: {error.strerror}") from None
 
     def last(self) -> Iterator[str]:
-        """Yield the last line where no newline ends it."""
+        """Yield the last line if no newline ends it."""
         if self.rest:
             rest, self.rest = self.rest, b""
             yield _text(rest)
@@ -77,42 +77,53 @@ def _text(line: bytes) -> str:
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
 
 
-@dataclass
 class _Stream:
     """What the ranks of a run wrote to stdout, or to stderr."""
 
-    run: Run
-    rank: int | None
-    suffix: str
-    logs: dict[str, _Log] = field(default_factory=dict)
-    folder: Folder = field(default_factory=Folder)
-    old: int = 0  # the folder's clock at the last look
+    def __init__(self, run: Run, rank: int | None, rank_log: str, node_log: str) -> None:
+        self.run, self.rank = run, rank
+        self.names = {rank_log: "", node_log: "node "}
+        self.logs: dict[str, _Log] = {}  # by label
+        self._collapse = Collapse()
+        self._old = 0  # the clock at the last call
 
     def lines(self, over: bool) -> Iterator[str]:
-        """Yield what has come since the last look; lines that not all ranks have written yet wait for the next one."""
-        paths = _paths(self.run, self.rank, self.suffix, over)
-        self.logs = {label: self.logs.get(label) or _Log(path) for label, path in paths.items()}
-        self.folder.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
-        yield from map(_printable, self.folder.take({label: log.lines() for label, log in self.logs.items()}))
-        yield from map(_printable, self.folder.ready(before=self.old + 1))
-        self.old = self.folder.top
+        """Yield the new lines; those that not all ranks have written yet wait for the next call."""
+        self.logs = {label: self.logs.get(label) or _Log(path) for label, path in self._paths(over).items()}
+        self._collapse.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
+        yield from self._collapse.merge({label: log.lines() for label, log in self.logs.items()})
+        yield from self._collapse.release(before=self._old + 1)
+        self._old = self._collapse.clock
 
     def last(self) -> Iterator[str]:
-        """Yield the rest, lines without an end too."""
+        """Yield the rest, including lines without an end."""
         for label, log in self.logs.items():
             for line in log.last():
-                self.folder.add(label, line, self.folder.top)
-        yield from map(_printable, self.folder.ready())
+                self._collapse.add(label, line, self._collapse.clock)
+        yield from self._collapse.release()
 
     def place(self) -> list[object]:
         """Return how far was read."""
         return [(log.identity, log.offset) for log in self.logs.values()]
 
+    def _paths(self, over: bool) -> dict[str, Path]:
+        """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
+
+        The job's output repeats what rank 0 writes, so it counts only if there will be no other: at the end, or with a
+        script of the user's own.
+        """
+        for name, label in self.names.items():
+            found = run_folder.logs(self.run.path, name, self.rank)
+            if found or self.rank is not None:
+                return {"" if self.rank is not None else f"{label}{number}": path for number, path in found.items()}
+        output = own_output(self.run) if run_folder.RANK_LOG in self.names and (over or _foreign(self.run)) else None
+        return {"job": output} if output else {}
+
 
 def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
-    """Yield the lines that are there: those written to stdout, then those to stderr; with `err` the latter alone.
+    """Yield the lines that are there: those written to stdout, then those to stderr; with `err` only the latter.
 
-    Raises HpclaunchError where the one rank asked for has no log.
+    Raises HpclaunchError if the one rank asked for has no log.
     """
     streams = _streams(run, rank, err)
     for stream in streams:
@@ -124,7 +135,7 @@ def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
 def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = False) -> Iterator[str]:
     """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
 
-    Raises HpclaunchError where the one rank asked for never had a log, and whatever `ended` raises.
+    Raises HpclaunchError if the one rank asked for never had a log, and whatever `ended` raises.
     """
     streams = _streams(run, rank, err)
     over, was_over, quiet, asked = False, False, False, float("-inf")
@@ -143,100 +154,41 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = Fa
 
 
 def _streams(run: Run, rank: int | None, err: bool) -> list[_Stream]:
-    return [_Stream(run, rank, suffix) for suffix in ((".err",) if err else (".log", ".err"))]
-
-
-def _printable(line: tuple[str, str]) -> str:
-    return f"[{line[0]}] {line[1]}" if line[0] else line[1]
+    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
+    return [_Stream(run, rank, *names) for names in kinds[err:]]
 
 
 def _check(run: Run, rank: int | None, streams: list[_Stream]) -> None:
     if rank is not None and not any(stream.logs for stream in streams):
-        there = ", ".join(sorted(path.name for path in run.path.glob("*-*.[el]*"))) or "no logs yet"
+        kinds = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
+        found = [path.name for name in kinds for path in run_folder.logs(run.path, name).values()]
+        there = ", ".join(found[:8]) + (" ..." if found[8:] else "") or "no logs yet"
         raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
-
-
-def _paths(run: Run, rank: int | None, suffix: str, over: bool) -> dict[str, Path]:
-    """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
-
-    The job's output repeats what rank 0 writes, so it counts only where there will be no other: at the end, or with a
-    script of a person's own.
-    """
-    if rank is not None:
-        return {"": path} if (path := next(_named(run, f"rank-{rank}{suffix}"), None)) else {}
-    for kind, label in (("rank-", ""), ("node-", "node ")):
-        found = {path.stem.removeprefix(kind): path for path in _named(run, f"{kind}*{suffix}")}
-        if numbers := sorted((number for number in found if number.isdecimal()), key=int):
-            return {label + number: found[number] for number in numbers}
-    output = own_output(run) if suffix == ".log" and (over or _foreign(run)) else None
-    return {"job": output} if output else {}
-
-
-def _named(run: Run, pattern: str) -> Iterator[Path]:
-    """Yield the logs of a name: those of many ranks lie in a folder for each node."""
-    yield from run.path.glob(pattern)
-    yield from run.path.glob(f"node-*/{pattern}")
 
 
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
     try:
-        return b"HPCLAUNCH_RUN_DIR" not in (run.path / "job.sh").read_bytes()
+        return b"HPCLAUNCH_RUN_DIR" not in (run.path / run_folder.SCRIPT).read_bytes()
     except OSError:
         return False
 
 
 def own_output(run: Run) -> Path | None:
-    """Return the file that the scheduler wrote for the job itself, where it is there.
-
-    Slurm: NAME_ID.out or slurm-ID.out; PBS: NAME.oNUMBER, after the end, NAME.oNUMBER.INDEX in an array, the last
-    attempt's; both in the folder of submission. A script of the user's own may name another file.
-    """
-    if _foreign(run) and (named := _named_output(run)) is not None:
-        return named
-    if run.scheduler == "local":
-        found = run.path.glob("job.out")
-    elif run.scheduler == "pbs":
-        attempts = [run.id, *run.further_ids]
-        numbers = [re.sub(r"\[(\d+)\]", r".\1", job_id.split(".")[0]) for job_id in attempts]
-        found = (path for number in reversed(numbers) for path in run.path.parent.parent.glob(f"*.o{escape(number)}"))
-        return next(found, None)
-    else:
-        found = run.path.parent.parent.glob(f"*[_-]{escape(run.id)}.out")
-    return next(iter(sorted(found)), None)
-
-
-def _named_output(run: Run) -> Path | None:
-    """Return the file that the script names with --output or -o, if it is there."""
-    from hpclaunch.scripts import directives
-
-    if run.scheduler not in directives.PREFIX or not (run.path / "job.sh").is_file():
-        return None
-    lines = (run.path / "job.sh").read_text(errors="surrogateescape").split("\n")
-    option = directives.read(lines, run.scheduler, set()).last("output", "o")
-    if option is None:
-        return None
-    if run.scheduler == "pbs":
-        path = run.path.parent.parent / option.value.rpartition(":")[2]  # HOST:PATH
-        path = path / f"{run.id}.OU" if path.is_dir() else path
-    else:
-        array, _, index = run.id.partition("_")
-        known = {"j": run.id, "A": array, "a": index, "x": run.job_name, "%": "%"}
-        name = re.sub(r"%(\d*)([jAax%])", lambda part: known[part[2]].zfill(int(part[1] or 0)), option.value)
-        path = run.path.parent.parent / name
-    return path if path.is_file() else None
+    """Return the file of what the job script itself printed, or None if it is not there."""
+    return schedulers.scheduler(run.scheduler).output(run)
 
 
 def delivered(run: Run) -> int | None:
-    """Return a number for the output that PBS delivered, which it does at the end of a job; None until then."""
-    output = own_output(run) if run.scheduler == "pbs" else None
+    """Return a number for the output of a scheduler that delivers it at the end of a job; None until then."""
     with suppress(OSError):
-        return output.stat().st_ino if output else None
+        if schedulers.scheduler(run.scheduler).output_at_end and (output := own_output(run)):
+            return output.stat().st_ino
     return None
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """Return the last `count` lines that are not blank; none where the file cannot be read."""
+    """Return the last `count` lines that are not blank, [] if the file cannot be read."""
     try:
         with path.open("rb") as file:
             cut = file.seek(0, os.SEEK_END) > _PIECE

@@ -1,17 +1,20 @@
-"""Run a scheduler's command: a list of words, its output, its own words where it fails."""
+"""Run a scheduler's command, without a shell; if it fails, the error has its own words."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpclaunch.errors import SchedulerError
 
-STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not silence the others
-# What a job has of its own: sbatch and `qsub -V` would take it as asked for, or hand it on to a job submitted from it.
+if TYPE_CHECKING:
+    import subprocess
+
+STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not block the others
+# Variables of the job at hand, which sbatch and `qsub -V` would take for requests or hand to a job submitted from it.
 _OF_A_JOB = re.compile(
     r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
 )
@@ -27,9 +30,11 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command from `folder` or the current one, with `variables` added to the environment.
 
-    Inside of a job that is the environment outside of it. Raises SchedulerError with what it says if its exit code is
-    none of `fine`, or if it is not found, cannot be started or gives no answer in so many seconds.
+    Variables of the job at hand are left out. Raises SchedulerError with its message if its exit code is not in `fine`,
+    or if it is not found, cannot be started or gives no answer in so many seconds.
     """
+    import subprocess  # not before there is a command to run: start-up time counts
+
     inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
     outside = {name: value for name, value in os.environ.items() if not (inside and _OF_A_JOB.match(name))}
     try:

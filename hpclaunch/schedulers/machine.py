@@ -1,32 +1,34 @@
-"""What a scheduler says of its machine: values with their sources, and kinds of node; no scheduler's words in it."""
+"""A machine as its scheduler describes it: values with their sources, and kinds of node."""
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from hpclaunch import walltime
+from hpclaunch.errors import SchedulerError
 
-SECONDS = 30.0  # a scheduler that takes longer to answer is taken for dead
+SECONDS = 30.0  # a scheduler that takes longer to answer counts as dead
 WORD = re.compile(r"[A-Za-z0-9_.+@:/=%-]+\Z")  # a name that a profile takes, see site.Word
-NO_LIMIT = "8760:00:00"  # a year, where a key needs a walltime and there is no limit
+NO_LIMIT = "8760:00:00"  # a year, for keys that need a walltime
 
 
 class Value(Struct, frozen=True):
-    """One value of the draft and where it came from; in a list each item is a Value of its own."""
+    """One value of the draft and where it came from; in a list each item is a Value."""
 
     value: Any
     source: str = ""
 
 
 class Kind(Struct, frozen=True):
-    """What a node offers to jobs: cores, GPUs and their model, memory in GB as the scheduler counts it.
+    """The size of a node: cores, GPUs and their model, memory in GB as the scheduler counts it.
 
     `threads` is what the scheduler calls cpus in a core.
     """
@@ -43,7 +45,7 @@ class Kind(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """A node: its name, its kind, the words by which a job may ask for it."""
+    """A node: its name, its kind, the features by which a job may request it."""
 
     name: str
     kind: Kind
@@ -51,7 +53,7 @@ class Node(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A partition of the draft: its keys in order, and what a person should know before reading them."""
+    """A partition of the draft: its keys in order, and what a user should know before reading them."""
 
     name: str
     values: dict[str, Value]
@@ -59,7 +61,10 @@ class Part(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """All that goes into a draft. `left_out` are partitions with the reason why."""
+    """All that goes into a draft.
+
+    `open_questions` are comments on what this scheduler does not tell, `left_out` partitions with the reason why.
+    """
 
     scheduler: str
     said_by: str
@@ -68,13 +73,17 @@ class Machine(Struct, frozen=True):
     values: dict[str, Value] = {}
     accounts: Value = Value([])
     notes: list[str] = []
+    open_questions: tuple[str, ...] = ()
     left_out: dict[str, str] = {}
+
+
+Drafts = tuple[list[Part], dict[str, str]]
 
 
 class Sort(Struct, frozen=True):
     """Nodes of one kind among those of a partition, and how a job gets just them: "" is for the commonest kind.
 
-    `suffix` is None where a job cannot tell them from the commonest.
+    `suffix` is None if a job cannot tell them from the commonest.
     """
 
     kind: Kind
@@ -105,6 +114,38 @@ def sorts(nodes: Sequence[Node]) -> list[Sort]:
         else:
             found.append(Sort(kind, own, "gpu" if kind.gpus else "cpu"))
     return found
+
+
+def gathered(
+    rows: Iterable[str], unusable: Callable[[str], str | None], draft: Callable[[str], Iterable[Part]]
+) -> Drafts:
+    """Return the partitions of the draft, and those that it leaves out with the reason why.
+
+    Raises SchedulerError if it leaves out all.
+    """
+    parts: list[Part] = []
+    left_out: dict[str, str] = {}
+    for name in rows:
+        if why := unusable(name):
+            left_out[name] = why
+        else:
+            parts.extend(draft(name))
+    if not parts:
+        raise SchedulerError(
+            "no partition is of use here:", *(f"partition {name}: {why}" for name, why in left_out.items())
+        )
+    return parts, left_out
+
+
+def kind_notes(found: Sequence[Sort]) -> list[str]:
+    """Describe the nodes of a partition: which and how many there are of each kind, what a job cannot choose."""
+    if len(found) == 1:
+        return [names(found[0].nodes)]
+    unclear = [str(sort.kind) for sort in found[1:] if sort.suffix is None]
+    return [
+        *(f"{names(sort.nodes)}: {sort.kind}" for sort in found),
+        *(f"Decide: a job may get a node with {kind}, which nothing tells apart" for kind in unclear),
+    ]
 
 
 def part_name(name: str, sort: Sort, taken: Container[str]) -> str:
@@ -140,8 +181,19 @@ def clock(seconds: float | None) -> str:
 
 
 def user() -> str:
-    """Return this person's name, as a scheduler knows it."""
+    """Return the user's name, as a scheduler knows it."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container without a list of users
         return str(os.geteuid())
+
+
+def my_groups() -> set[str]:
+    """Return the user's unix groups."""
+    found = set()
+    for number in {os.getegid(), *os.getgroups()}:
+        try:
+            found.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return found

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
 from hpclaunch.job.checks.directives import TO_SHELL
-from hpclaunch.job.checks.limits import qos_limits
+from hpclaunch.job.limits import qos_limits
 from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.program import Program
+from hpclaunch.scripts.launch import Program
 from hpclaunch.scripts.remark import Directives, Option, Remark, remark
 
 
@@ -40,9 +40,6 @@ def _missing(asked: Asked, last: int) -> Iterator[Remark]:
         yield remark("no-queue", last, f"no queue is named, {asked.profile.name} chooses one: write -q QUEUE")
     if "account" not in asked.values | asked.lines and not site.account and site.account_help:
         yield remark("no-account", last, f"no account: {site.account_help}")
-    if site.ask_jobfs and asked.partition.jobfs_gb_per_node and "jobfs_gb" not in asked.values | asked.lines:
-        yield remark("jobfs", last, "no -l jobfs=: $TMPDIR lies on the node's own disk, of which a job gets little "
-                     "unless it asks", mended=True)  # fmt: skip
 
 
 def _default_qos(asked: Asked, last: int) -> Iterator[Remark]:
@@ -88,7 +85,7 @@ def _few_cpus(asked: Asked, last: int) -> Iterator[Remark]:
 
 def _signal(directives: Directives, program: Program) -> Iterator[Remark]:
     option = directives.last("signal")
-    traps = any(command.words[:1] == ["trap"] for command in program.body.commands())
+    traps = any(command.name == "trap" for command in program.body.commands)
     if option and re.match(TO_SHELL, option.value) and not traps:
         text = f"{option.written} {option.value}: it goes to this shell alone, which has no trap for it; leave B: out"
         yield remark("signal", option.line, text)

@@ -12,16 +12,16 @@ from hpclaunch.errors import printable
 from hpclaunch.job.checks import CHECKS, Finding
 from hpclaunch.job.checks.finding import is_unconfirmed
 from hpclaunch.job.checks.words import RESERVED, RESERVED_PBS, SHELLS_OWN
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm, body_traps, directive_traps, directives, pbs_traps, shell
+from hpclaunch.scripts import asked_pbs, asked_slurm, commands, directive_traps, directives, shell
 from hpclaunch.scripts.asked import Asked, placeholders
-from hpclaunch.scripts.complete import complete
-from hpclaunch.scripts.lexer import plain
-from hpclaunch.scripts.program import Program, assignments, understand
+from hpclaunch.scripts.launch import Program, assignments, understand
+from hpclaunch.scripts.ranks import complete
 from hpclaunch.scripts.remark import Directives, Remark, remark
 from hpclaunch.scripts.tables import in_scripts_words
 from hpclaunch.scripts.traps import TRAPS
@@ -78,14 +78,17 @@ def examine(
     """
     typed = typed or {}
     lines, scheduler = split_lines(text), profile.site.scheduler
-    body = shell.read("\n".join(lines)) if is_shell(lines[0]) else shell.Body([], set())
+    body = shell.read("\n".join(lines)) if is_shell(lines[0]) else shell.Script()
     report = Report(lines, profile, [], Directives(scheduler, [], [], []))
     if "\r\n" in text:
         number = text[: text.index("\r\n")].count("\n") + 1
         what = "qsub and sbatch refuse lines that end as on Windows: dos2unix mends them"
         report.remarks.append(remark("crlf", number, what, mended=True))
     if body.error:
-        report.remarks.append(remark("shell", body.error.line, str(body.error)))
+        report.remarks.append(remark("shell", *body.error))
+    elif body.unread:
+        text = "this line could not be read: the commands from here on are checked in part"
+        report.remarks.append(remark("shell", body.unread, text, refuses=False))
     own = directives.scheduler_of(lines, scheduler)
     if own != scheduler:
         report.remarks.append(_foreign(lines, own, profile))
@@ -98,18 +101,13 @@ def examine(
     report.asked = asked = ask(profile, found)
     asked.values |= typed
     report.remarks += found.remarks + asked.remarks
-    report.remarks += placeholders(lines, directives.first_command(lines), body.heredocs)
+    report.remarks += placeholders(lines, directives.first_command(lines), body.quiet)
     report.remarks += directive_traps.look(found, asked, program, exists, here)
-    script = body_traps.Script(program, asked, lines)
-    report.remarks += body_traps.look(script)
-    if scheduler == "pbs":
-        report.remarks += pbs_traps.look(script)
+    report.remarks += commands.look(program, asked)
     main = program.main
-    values = complete(asked, main[-1].launch if main else None) | typed
+    values = complete(asked, main[-1] if main else None) | typed
     values["directive"] = [directive for _, directive in asked.carried]
-    values["setup"] = [
-        line for line in lines if line.isprintable() and line.strip() and not line.lstrip().startswith("#")
-    ]
+    values["setup"] = commands.lines_that_run(program, asked, lines)
     values["venv"] = next(_environments(program), None)
     values["env"] = asked.values.get("env", {}) | dict(_constants(program))
     force = typed.get("force", [])
@@ -134,7 +132,7 @@ def _behind_links(report: Report) -> Iterator[Remark]:
     assert report.asked is not None and report.request is not None  # noqa: S101, PT018
     site, account = report.profile.site, report.request.account or report.profile.site.account
     has = [as_named(site, name) for name in report.asked.values.get("storage", [])] + site.storage
-    for word, real in report.request.links.items():
+    for word, real in report.request.machine.links.items():
         line = next((i for i, text in enumerate(report.lines, 1) if word in text and not text.startswith("#")), 0)
         for name in named_by(site, account, [real]):
             if name not in [*has, *named_by(site, account, [word])] and len(word) > 1 and line:
@@ -152,8 +150,8 @@ def _placed(report: Report, findings: list[Finding]) -> list[Remark]:
     """Return the findings of the plan at their lines, without those of which a trap has spoken there."""
     said = {(one.line, one.check) for one in report.remarks}
     no_queue = any(one.check == "no-queue" for one in report.remarks)
-    commands = report.program.body.commands() if report.program else ()
-    traps = any(command.words[:1] == ["trap"] for command in commands)
+    found = report.program.body.commands if report.program else []
+    traps = any(command.name == "trap" for command in found)
     placed = []
     for finding in findings:
         known = finding.check == "download" and "=" not in finding.message  # a trap has looked at the commands
@@ -190,18 +188,18 @@ def _final(one: Remark, scheduler: str, force: list[str]) -> Remark:
 
 def _environments(program: Program) -> Iterator[str]:
     """Yield the python environments that are activated."""
-    for command in program.body.commands():
+    for command in program.body.commands:
         if len(command.words) == 2 and command.words[0] in ("source", "."):
-            folder, found, _ = command.words[1].strip("\"'").partition("/bin/activate")
+            folder, found, _ = command.words[1].partition("/bin/activate")
             if found:
                 yield folder
 
 
 def _constants(program: Program) -> Iterator[tuple[str, str]]:
-    for command in program.body.commands():
-        for name, value, exported in assignments(command):
-            if exported and name not in RESERVED | SHELLS_OWN | RESERVED_PBS and (text := plain(value)):
-                yield name, text
+    for command in program.body.commands:
+        for one in assignments(command) if command.name == "export" else ():
+            if one.name not in RESERVED | SHELLS_OWN | RESERVED_PBS and one.value and not one.value.expands:
+                yield one.name, str(one.value)
 
 
 def _mistake(asked: Asked, key: str, message: str) -> Remark:
@@ -230,7 +228,7 @@ def place(report: Report, finding: Finding) -> Remark:
     said = set(keys) & {"setup", "command", "directive", "module"}
     line = _mentioned(report.lines, finding) if said else 0
     if not line and keys[:1] == ["command"] and report.program and report.program.main:
-        line = report.program.main[-1].launch.line
+        line = report.program.main[-1].line
     line = line or next((known[key] for key in keys if key in known), 0)
     if not line and report.directives.lines:
         line = report.directives.lines[-1]

@@ -9,12 +9,14 @@ from pathlib import Path
 from msgspec import structs
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts import asked_pbs, asked_slurm, directives, shell
+from hpclaunch.scripts import asked_pbs, asked_slurm, directives
 from hpclaunch.scripts.examine import is_shell, split_lines
 from hpclaunch.scripts.remark import Directives
+from hpclaunch.scripts.shell import heredoc_lines
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
@@ -34,7 +36,7 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
         )
         if checked.returncode:
             raise HpclaunchError(*checked.stderr.strip().splitlines())
-        heredocs = shell.read(text).heredocs
+        heredocs = heredoc_lines(lines)
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hpclaunch.errors import TemplateError
+from hpclaunch.paths import shown
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts import asked_pbs, asked_slurm
 from hpclaunch.scripts.directives import PREFIX, read
@@ -15,6 +18,18 @@ from hpclaunch.walltime import clock
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
+
+
+def check(plan: Plan, script: str, templates: Iterable[Path]) -> None:
+    """Compare the script that users' own templates made with its plan: the tests do so for the shipped ones.
+
+    Raises TemplateError with every difference.
+    """
+    if plan.run_id or plan.site.scheduler not in PREFIX or "repeated" in plan.request.force:
+        return
+    where = ", ".join(map(shown, templates))
+    if found := [f"{where}: {line}" for line in differences(plan, script)]:
+        raise TemplateError(*found, "fix the template, or use --force repeated")
 
 
 def differences(plan: Plan, script: str) -> Iterator[str]:

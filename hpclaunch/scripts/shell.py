@@ -1,209 +1,338 @@
-"""A script's body as statements: what runs one after the other, and the commands in each."""
+"""Bash as tree-sitter reads it: a script's simple commands in order, each with its words and what stands around it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from hpclaunch.scripts.lexer import Lexer, ShellError, Token
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=(.*)", re.DOTALL)
-_OPEN = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}",
-         "(": ")"}  # fmt: skip
-_MIDDLE = {"then", "else", "elif", "do", "!", "time", "in"}
-_CLOSE = set(_OPEN.values())
+INSTALL = "pip install 'hpclaunch[scripts]'"
+_AROUND = {
+    "if_statement": "if", "case_statement": "if", "list": "list", "for_statement": "loop", "while_statement": "loop",
+    "c_style_for_statement": "loop", "function_definition": "function", "pipeline": "pipe",
+    "command_substitution": "substitution", "process_substitution": "substitution", "negated_command": "not",
+}  # fmt: skip
+_EXPANSIONS = {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
+_WORDS = {
+    *_EXPANSIONS, "word", "number", "concatenation", "raw_string", "ansi_c_string", "string", "translated_string",
+    "brace_expression", "extglob_pattern", "array", "command_name", "variable_name",
+}  # fmt: skip
+_COMMANDS = {"command", "declaration_command", "unset_command", "variable_assignments", "for_statement"}
+_REDIRECTS = {"file_redirect", "heredoc_redirect", "herestring_redirect"}
+_SHELLS = {"bash", "sh", "zsh"}
+# What their words name is shown, or is for another job; and programs of their own.
+_SAYS = {"echo", "printf", "logger", "mail", ":", "sbatch", "qsub"}
+_EDITS = {"sed", "awk", "grep", "perl"}
+_NAMED = {"declaration_command", "unset_command", "for_statement"}  # their first word is no word to the library
+_DEEPEST = 5  # shells started by shells
+_LONGEST_LOOP = 5000
+_CLOSES = {"if": "fi", "do": "done", "case": "esac", "{": "}", "${": "}", "(": ")", "$(": ")"}
+_QUOTES = re.compile(
+    r"""\\.|\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|(?<![^\s;&|()])\#[^\n]*|[^\\'"#$]+|[$\#\\]|(?P<open>['"])""",
+    re.DOTALL,
+)
+# tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
+_JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
+_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([A-Za-z_][\w.-]*)\2")
+
+
+class Word(str):
+    """A word of a command, its quotes resolved; `raw` is how it stands in the script.
+
+    `expands` names the variables that the shell replaces in it, and `$(`, `~` and `*` for what else it expands.
+    """
+
+    raw: str
+    expands: frozenset[str]
+    line: int
+
+    def __new__(cls, text: str, raw: str | None = None, expands: Iterable[str] = (), line: int = 0) -> Word:  # noqa: D102
+        word = super().__new__(cls, text)
+        word.raw, word.expands, word.line = text if raw is None else raw, frozenset(expands), line
+        return word
+
+    @property
+    def name(self) -> str:
+        """Return a program's name without its folder."""
+        return PurePath(self).name or self
+
+
+class Setting(Struct):
+    """`NAME=VALUE`, or `NAME=(ITEMS)`."""
+
+    name: str
+    value: Word
+    items: list[Word] | None = None
 
 
 class Command(Struct):
-    """One command: its words as they stand there, what is redirected, and what joins it to the next (`&&`, `|`, …).
+    """A simple command; one without words only sets variables, or is a block whose output goes to `files`.
 
-    A `negated` one has a `!` before it.
+    `inside` names what stands around it: if, list (`&&`), loop, function, pipe, substitution, background, not; and if
+    `within` gives it to another shell as a text: shell, ssh or trap. `files` are the targets of its redirections,
+    `heredocs` the texts that it is given, `function` and `loop` the name and the text of the innermost around it.
     """
 
     line: int
-    words: list[str] = []
-    redirects: list[str] = []
-    joint: str = ""
-    negated: bool = False
+    last_line: int
+    words: list[Word] = []
+    settings: list[Setting] = []
+    files: list[Word] = []
+    heredocs: list[str] = []
+    inside: frozenset[str] = frozenset()
+    function: str = ""
+    loop: str = ""
+    within: Command | None = None
 
-    def split(self) -> tuple[list[str], list[str]]:
-        """Return the settings before the command, NAME=VALUE, and its own words."""
-        count = next((i for i, word in enumerate(self.words) if not ASSIGNMENT.fullmatch(word)), len(self.words))
-        return self.words[:count], self.words[count:]
+    @property
+    def name(self) -> str:
+        """Return the program's name without its folder, "" if there is none."""
+        return self.words[0].name if self.words else ""
+
+    @property
+    def says(self) -> bool:
+        """Tell whether its words are only shown, or are for another job."""
+        return self.name in _SAYS or (self.name == "cat" and bool(self.heredocs))
 
 
-class Statement(Struct):
-    """What stands between two line ends, or semicolons, at the top of a script; a whole loop is one.
+class Script(Struct):
+    """A script as far as it could be read.
 
-    `block` is the loop's or condition's word, `function` for a function, else "".
+    `error` is the line of a quote or block that is never closed, and what that is; `unread` is the first line that
+    could not be read. `quiet` are the lines that are another file's, or a text that is shown.
     """
 
-    first: int
-    last: int
     commands: list[Command] = []
-    block: str = ""
+    heredocs: set[int] = set()
+    error: tuple[int, str] | None = None
+    unread: int = 0
+    quiet: set[int] = set()
 
 
-class Body(Struct):
-    """The statements of a script, and which of its lines are heredocs'."""
-
-    statements: list[Statement]
-    heredocs: set[int]
-    error: ShellError | None = None
-
-    def commands(self) -> Iterator[Command]:
-        """Yield all commands, those in loops and functions too."""
-        for statement in self.statements:
-            yield from statement.commands
+def can_read() -> bool:
+    """Tell whether the library that reads bash is installed."""
+    return all(find_spec(name) for name in ("tree_sitter", "tree_sitter_bash"))
 
 
-def read(text: str, first_line: int = 1) -> Body:
-    """Return the statements of `text`; where it cannot be read to its end, those before, and the error."""
-    lexer = Lexer(text, first_line)
-    reader = _Reader()
-    error = None
-    try:
-        for token in lexer.tokens():
-            reader.take(token)
-        reader.finish()
-    except ShellError as problem:
-        error = problem
-    return Body(reader.statements, lexer.heredocs, error)
+def read(text: str) -> Script:
+    """Return the commands of `text`; none without the library that reads bash."""
+    heredocs = heredoc_lines(text.split("\n"))
+    if not can_read():
+        return Script([], heredocs, quiet=heredocs)
+    reader = _Reader(text)
+    reader.walk()
+    called = {word for command in reader.commands for word in command.words}
+    script = Script([one for one in reader.commands if not one.function or one.function in called], heredocs)
+    script.quiet = heredocs.union(*(range(one.line, one.last_line + 1) for one in reader.commands if _is_text(one)))
+    if reader.unread:
+        script.error, script.unread = _unclosed(text, heredocs, reader.leaves), reader.unread
+    return script
+
+
+def heredoc_lines(lines: list[str]) -> set[int]:
+    """Return the numbers of the lines that are texts of heredocs, their ends included."""
+    found: set[int] = set()
+    for number, line in enumerate(lines, 1):
+        if number in found or line.lstrip().startswith("#"):
+            continue
+        last = number
+        for tabs, _, end in _HEREDOC.findall(line):
+            rest = (part.rstrip("\r") for part in lines[last:])
+            at = next((i for i, part in enumerate(rest) if (part.lstrip("\t") if tabs else part) == end), None)
+            if at is not None:
+                found.update(range(last + 1, last + at + 2))
+                last += at + 1
+    return found
+
+
+def _is_text(command: Command) -> bool:
+    """Tell whether a command shows or edits something, or keeps a text of several lines."""
+    return (
+        command.says
+        or command.name in _EDITS
+        or any("\n" in one.value and one.items is None for one in command.settings)
+    )
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
 
 
 class _Reader:
-    """Puts tokens together to statements."""
+    """One pass over a text that begins at `line`, and over the texts for other shells in it."""
 
-    def __init__(self) -> None:
-        self.statements: list[Statement] = []
-        self.now: Statement | None = None
-        self.command: Command | None = None
-        self.blocks: list[tuple[str, int]] = []
-        self.double = ""  # the closing word of [[ or ((, inside of which operators are words
-        self.target = False
-        self.header = False  # in `for NAME in WORDS`, `case WORD in`
-        self.named = False  # in `function NAME`
-        self.negates = False  # behind a `!`
+    def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
+        self.source = _JOINED.sub(r"${\1}", text).encode(errors="replace")
+        self.line, self.depth = line, depth
+        self.root = _parser().parse(self.source).root_node
+        self.commands: list[Command] = []
+        self.leaves: list[tuple[str, int]] = []
+        self.unread = 0
 
-    def take(self, token: Token) -> None:
-        if token.kind == "end":
-            self._end(token)
-        elif self.target:
-            self.target = False
-            if self.command:
-                self.command.redirects[-1] += token.text
-        elif token.kind == "redirect" and not self.double:
-            self._open(token)
-            self.command = self.command or self._begin(token)
-            self.command.redirects.append(token.text)
-            self.target = not token.text.endswith("-")
-        elif token.kind == "op" and not self.double:
-            self._operator(token)
-        else:
-            self._word(token)
+    def walk(self, around: Command | None = None) -> None:
+        """Fill `commands`, on a stack of its own: how deep a script nests is not for Python's to bear."""
+        stack = [(self.root, self.root, around or Command(0, 0))]
+        while stack:
+            node, parent, context = stack.pop()
+            if node.type == "ERROR" or node.is_missing:
+                self.unread = self.unread or self._line(node)
+            elif not node.child_count:
+                self.leaves.append((node.type, self._line(node)))
+            if node.type in _COMMANDS or (node.type == "variable_assignment" and parent.type not in _COMMANDS):
+                self._command(node, parent if parent.type == "redirected_statement" else node, context)
+            elif node.type == "redirected_statement" and node.children[0].type not in _COMMANDS:
+                self._command(node, node, context)  # a block's output
+            name = _AROUND.get(node.type, "")
+            context = _with(context, name) if name else context
+            if name == "function" and (named := node.child_by_field_name("name")):
+                context.function = self._text(named)
+            elif name == "loop":
+                context.loop = self._text(node)[:_LONGEST_LOOP]
+            for child in reversed(node.children):
+                after = child.next_sibling if child.is_named else None
+                aside = _with(context, "background") if after is not None and after.type == "&" else context
+                stack.append((child, node, aside))
 
-    def finish(self) -> None:
-        if self.blocks:
-            word, line = self.blocks[-1]
-            raise ShellError(line, f"`{word}` that is never closed")
-        self._close()
+    def _line(self, node: Node) -> int:
+        return self.line + node.start_point.row
 
-    def _open(self, token: Token) -> Statement:
-        if self.now is None:
-            self.now = Statement(token.line, token.line, [])
-        self.now.last = max(self.now.last, token.line)
-        return self.now
+    def _text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
-    def _begin(self, token: Token) -> Command:
-        statement = self._open(token)
-        command = Command(token.line, [], [], "", self.negates)
-        self.negates = False
-        statement.commands.append(command)
-        return command
+    def _command(self, node: Node, whole: Node, context: Command) -> None:
+        """Add the command that a node is; `whole` is the node with its redirections."""
+        command = structs.replace(
+            context, line=self._line(node), last_line=self.line + whole.end_point.row, words=[], settings=[]
+        )
+        parts = [node] if node.type == "variable_assignment" else node.children
+        for part in parts if whole is node else [*parts, *whole.children]:
+            if part.type == "variable_assignment":
+                command.settings.append(self._setting(part))
+            elif part.type in _REDIRECTS:
+                self._redirect(command, part)
+            elif part.type in _WORDS or (node.type in _NAMED and not part.is_named and not command.words):
+                command.words.append(self._word(part))
+        self.commands.append(command)
+        if (text := _inner(command)) and self.depth < _DEEPEST:
+            reader = _Reader(text, text.line, self.depth + 1)
+            far = command.name if command.name in ("ssh", "trap") else "shell"
+            reader.walk(structs.replace(_with(context, far), within=command))
+            self.commands += reader.commands
 
-    def _close(self) -> None:
-        self.command = None
-        if self.now and not self.blocks:
-            self.statements.append(self.now)
-            self.now = None
+    def _setting(self, node: Node) -> Setting:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        array = [item for item in value.children if item.type in _WORDS] if value and value.type == "array" else None
+        items = None if array is None else [self._word(item) for item in array]
+        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""), items)
 
-    def _end(self, token: Token) -> None:
-        self.header = False
-        if self.double:
-            return
-        if self.command and self.command.joint in ("&&", "||", "|", "|&"):
-            return
-        if self.now:
-            self.now.last = max(self.now.last, token.line)
-        joined = self.now and self.now.commands and self.now.commands[-1].joint in ("&&", "||", "|", "|&")
-        self.command = None
-        if not joined:
-            self._close()
+    def _redirect(self, command: Command, node: Node) -> None:
+        for part in node.children:
+            if part.type in _REDIRECTS:  # behind a heredoc's
+                self._redirect(command, part)
+            elif part.type == "heredoc_body":
+                command.heredocs = [*command.heredocs, self._text(part)]
+            elif node.type == "file_redirect" and part.type in _WORDS - {"number"}:
+                command.files = [*command.files, self._word(part)]
 
-    def _operator(self, token: Token) -> None:
-        statement = self._open(token)
-        text = token.text
-        if text == "(":
-            self._parenthesis(token, statement)
-        elif text == ")":
-            self.command, self.header = None, False
-            if self.blocks and self.blocks[-1][0] in ("(", "function ("):
-                self.blocks.pop()
-        else:
-            self.header = False
-            if statement.commands and not (text == ";" and statement.commands[-1].joint == "&"):  # `& done;`
-                statement.commands[-1].joint = text
-            self.command = None
-            if text in (";", "&") and not self.blocks:
-                self._close()
+    def _word(self, node: Node) -> Word:
+        """Return a word: the parts that the shell expands as they are, those between without their quotes."""
+        text, double, at = "", False, node.start_byte
+        expands: set[str] = set()
+        nodes, found = [node], []
+        while nodes:
+            part = nodes.pop()
+            if part.type in _EXPANSIONS:
+                found.append(part)
+            else:
+                nodes += reversed(part.children)
+        for part in found:
+            raw = self._text(part)
+            start = part.start_byte + len(raw) - len(raw.lstrip())  # a blank before it is counted in
+            before, bare, double = _unquoted(self.source[at:start].decode(errors="replace"), double)
+            named = re.match(r"\$\{?[!#]?(\w+)", raw.lstrip())
+            expands |= {named[1] if named else "$(", *_patterns(bare)}
+            text, at = text + before + raw.lstrip(), part.end_byte
+        rest, bare, _ = _unquoted(self.source[at : node.end_byte].decode(errors="replace"), double)
+        return Word(text + rest, self._text(node), expands | _patterns(bare), self._line(node))
 
-    def _parenthesis(self, token: Token, statement: Statement) -> None:
-        if self.command and len(self.command.words) == 1 and not self.blocks:  # name()
-            statement.commands.remove(self.command)
-            statement.block, self.command = "function", None
-            self.blocks.append(("function (", token.line))
-        elif self.command is None or not self.command.words:
-            if not self.blocks:
-                statement.block = statement.block or "("
-            self.blocks.append(("(", token.line))
-        # else: part of a word that this reader does not know, as in an extended pattern
 
-    def _word(self, token: Token) -> None:
-        statement = self._open(token)
-        statement.last = token.line + token.text.count("\n")
-        text = token.text
-        if self.double:
-            if text == self.double:
-                self.double = ""
-            if self.command:
-                self.command.words.append(text)
-            return
-        if self.command is None and not self.header and self._reserved(text, token, statement):
-            return
-        if self.header:
-            self.header = self.header and not self.named
-            self.named = False
-            return
-        self.command = self.command or self._begin(token)
-        self.command.words.append(text)
-        if text == "[[" and len(self.command.words) == 1:
-            self.double = "]]"
+def _with(context: Command, name: str) -> Command:
+    return structs.replace(context, inside=context.inside | {name})
 
-    def _reserved(self, text: str, token: Token, statement: Statement) -> bool:
-        if text in _OPEN:
-            if not self.blocks and statement.block != "function":
-                statement.block = text
-            self.blocks.append((text, token.line))
-            self.header = text in ("for", "case", "select")
-        elif text in _CLOSE:
-            if not self.blocks or _OPEN.get(self.blocks[-1][0]) != text:
-                return False
-            self.blocks.pop()
-        elif text == "function":
-            statement.block, self.header, self.named = "function", True, True
-        elif text not in _MIDDLE:
-            return False
-        self.negates = text == "!"
-        return True
+
+def _unquoted(text: str, double: bool) -> tuple[str, str, bool]:
+    """Return a text without its quotes, what of it stands in none, and whether it ends inside of a double one."""
+    out, bare, at = "", "", 0
+    while at < len(text):
+        letter, after = text[at], text[at + 1 : at + 2]
+        end = at + 1
+        if letter == "\\" and after and not (double and after not in '$`"\\\n'):
+            out, end = out + after.replace("\n", ""), at + 2
+        elif letter == '"':
+            double = not double
+        elif letter == "'" and not double:
+            end = text.find("'", at + 1) + 1 or len(text)
+            out += text[at + 1 : end - 1]
+        elif letter != "$" or double or after not in ("'", '"'):
+            out, bare = out + letter, bare if double else bare + letter
+        at = end
+    return out, bare, double
+
+
+def _patterns(bare: str) -> set[str]:
+    """Return what the shell expands in a text without quotes and variables: `*` for patterns, `~`."""
+    found = {"~"} if bare.startswith("~") else set()
+    return found | ({"*"} if re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare) else set())
+
+
+def _inner(command: Command) -> Word | None:
+    """Return the text that a command gives to a shell: of `bash -c`, `eval`, `ssh HOST`, or a heredoc."""
+    words = command.words
+    if command.name in ("eval", "trap"):
+        return Word(" ".join(words[1:] if command.name == "eval" else words[1:2]), line=command.line)
+    if command.name == "ssh" and len(words) > 2 and " " in words[-1]:
+        return words[-1]
+    at = next((i for i, word in enumerate(words, 1) if word.name in _SHELLS), None)
+    if at is None or command.says:
+        return None
+    flags = [flag for flag in words[at:] if flag.startswith(("-", "+"))]
+    for flag, after in pairwise([*words[at:], None]):
+        if flag not in flags:
+            return None
+        if re.fullmatch(r"-[a-z]*c", flag):
+            return after
+    return Word(command.heredocs[0], line=command.line + 1) if command.heredocs else None
+
+
+def _unclosed(text: str, heredocs: set[int], leaves: list[tuple[str, int]]) -> tuple[int, str] | None:
+    """Return where a quote or a block begins that is never closed, if both the parser and a plain count say so."""
+    text = "\n".join("" if number in heredocs else line for number, line in enumerate(text.split("\n"), 1))
+    for found in _QUOTES.finditer(text):
+        if found["open"]:
+            return text.count("\n", 0, found.start()) + 1, f"a {found[0]} that is never closed"
+    opened: list[tuple[str, int]] = []
+    for kind, line in leaves:
+        if kind in _CLOSES:
+            opened.append((kind, line))
+        elif last := next((one for one in reversed(opened) if _CLOSES[one[0]] == kind), None):
+            opened.remove(last)
+    counts = Counter(_CLOSES.get(kind) for kind, _ in leaves)
+    for kind, line in reversed(opened):
+        close = re.escape(_CLOSES[kind])
+        if counts[_CLOSES[kind]] > len(re.findall(rf"\b{close}\b" if close.isalpha() else close, text)):
+            return line, f"`{kind}` that is never closed"
+    return None

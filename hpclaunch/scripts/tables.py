@@ -76,14 +76,17 @@ DEEPSPEED_VALUES = words(
 # What a script runs beside its program: never the program itself, even under srun.
 ASIDE = words(
     """
-    . : [ [[ alias awk break cat cd chmod conda continue cp date declare df dirname du echo env eval exit export
-    false find git grep head hostname id jobs kill let ln local
-    ls lscpu mamba mapfile micromamba mkdir ml module mv nproc nvidia-smi pip pip3 popd
-    printenv printf pushd pwd qstat qsub read readarray readonly return rm rmdir rocm-smi sacct sbatch scancel
-    scontrol seq set shift shopt sleep sort source squeue sstat stat tail tee test touch trap true type typeset
-    ulimit umask uname uniq unlink unset uptime wait wc which whoami
+    . : [ [[ alias awk basename break bzip2 cat cd chgrp chmod chown command conda continue cp curl cut date declare
+    df diff dirname du echo env eval exit export false fg find for free git grep gunzip gzip head hostname id jobs
+    kill let ln local ls lscpu lsof mamba mapfile md5sum micromamba mkdir ml mktemp module mv nproc nvidia-smi pip pip3
+    popd printenv printf pushd pwd qdel qstat qsub read readarray readlink readonly realpath return rm rmdir rocm-smi
+    rsync sacct sbatch scancel scontrol scp sed select seq set shift shopt sleep sort source squeue sstat stat
+    tail tar tee test touch tr trap true type typeset ulimit umask uname uniq unlink unset unzip uptime wait wc wget
+    which whoami zip
     """
 )
+# Programs that start what stands behind them, and how many words of their own come first.
+PASS = {**dict.fromkeys(words("builtin command env exec nice nohup numactl stdbuf time unbuffer"), 0), "timeout": 1}
 
 
 _DIRECTIVES = {

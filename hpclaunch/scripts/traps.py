@@ -75,6 +75,7 @@ TRAPS = {
     "signal": Trap("--signal, and nothing that handles it.", _SBATCH, False),
     # Commands.
     "fan-out": Trap("The training is started on one node, or as one rank, where the job has more.", _LIGHTNING),
+    "wait": Trap("A start in the background for which nothing waits: the end of the script ends the job.", _MANUALS),
     "early-variable": Trap("$SLURM_PROCID or the like is expanded before srun: 0 on every node.",
                            "https://slurm.schedmd.com/srun.html"),
     "fixed-port": Trap("A fixed port on a node that other jobs share.", _TORCHRUN),

@@ -5,13 +5,14 @@
     hpclaunch submit --site gadi --nodes 2 -- python allreduce.py --max-bytes 1G --json result.json
     torchrun --nproc-per-node 4 allreduce.py                             by hand
 
-The time of one all-reduce is the mean over the ranks of what each measures around it, as in nccl-tests; the latency is
-the median of the repeats. algbw is bytes / latency, busbw is algbw * 2 (n - 1) / n for n ranks, which can be held
-against the links' speed (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). GB is 10^9 bytes.
+The time of one all-reduce is the mean over the ranks of what each measures around it, as in nccl-tests; the latency
+is the median of the repeats. algbw is bytes / latency, busbw is algbw * 2 (n - 1) / n for n ranks, which can be
+compared with the speed of the links (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). GB is 10^9
+bytes.
 
-The slowest rank cannot be told from the all-reduce, in which all wait for it. So each rank first adds up buffers of its
-own, the all-reduce's local work, all ranks at the same time and none waiting for another: the slowest is the one whose
-median is the longest. That shows a slow processor, GPU or memory; a slow link shows in busbw alone.
+The all-reduce does not show the slowest rank, because all wait for it. So each rank first adds up buffers of its own,
+the all-reduce's local work, all ranks at the same time and none waiting for another: the slowest is the one with the
+longest median. That shows a slow processor, GPU or memory; a slow link shows only in busbw.
 """
 
 import argparse
@@ -44,12 +45,12 @@ def parse_bytes(text: str) -> int:
     found = re.fullmatch(r"(\d+)([KMG]?)B?", text.strip().upper())
     size: int = int(found[1]) * 1024 ** " KMG".index(found[2] or " ") if found else 0
     if not size or size % 4:  # of a float32
-        raise argparse.ArgumentTypeError(f"{text!r} is no multiple of 4 bytes: write 1024, 64K, 256M or 1G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a multiple of 4 bytes; use 1024, 64K, 256M or 1G")
     return size
 
 
 def show_bytes(size: int) -> str:
-    """Return a size as parse_bytes reads it."""
+    """Return a size in the form that parse_bytes reads."""
     power = max(power for power in range(4) if size % 1024**power == 0)
     return f"{size // 1024**power} {' KMG'[power].strip()}B"
 
@@ -60,22 +61,22 @@ def variable(name: str, default: int) -> int:
 
 
 def choose_backend(asked: str | None) -> str:
-    """Return nccl where each rank of this node has a GPU, else gloo. Raises ValueError where torch has no such one."""
+    """Return nccl if each rank of this node has a GPU, else gloo. Raises ValueError if torch does not have it."""
     per_node, gpus = variable("LOCAL_WORLD_SIZE", 1), torch.cuda.device_count()
     if asked is None:
         if 0 < gpus < per_node and variable("LOCAL_RANK", 0) == 0:  # a rank that sees only its own GPU looks like this
             seen = f"{per_node} ranks on this node, but each sees {gpus} GPU(s)"
-            print(f"allreduce.py: {HOST}: {seen}: gloo on the CPU, unless you give --backend nccl", file=sys.stderr)
+            print(f"allreduce.py: {HOST}: {seen}: using gloo on the CPU; --backend nccl uses the GPUs", file=sys.stderr)
         return "nccl" if gpus >= per_node else "gloo"
     if not dist.is_backend_available(asked):
         raise ValueError(f"--backend {asked}: this torch has {', '.join(filter(dist.is_backend_available, BACKENDS))}")
     if asked == "nccl" and not gpus:
-        raise ValueError(f"--backend nccl: no GPU is seen on {HOST}; use --backend gloo")
+        raise ValueError(f"--backend nccl: no GPU on {HOST}; use --backend gloo")
     return asked
 
 
 def meet(backend: str, seconds: float) -> torch.device:
-    """Join the other ranks, or be the only one where no launcher says otherwise; returns this rank's device."""
+    """Join the other ranks, or be the only one without a launcher; return this rank's device."""
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", variable("LOCAL_RANK", 0) % torch.cuda.device_count())
@@ -91,7 +92,7 @@ def meet(backend: str, seconds: float) -> torch.device:
 
 
 def timed(work: Callable[[], object], device: torch.device, repeats: int) -> list[float]:
-    """Return the seconds that each repeat took on this rank."""
+    """Return the seconds of each repeat on this rank."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -103,7 +104,7 @@ def timed(work: Callable[[], object], device: torch.device, repeats: int) -> lis
 
 
 def find_slowest(device: torch.device, size: int, repeats: int) -> dict[str, Any]:
-    """Let all ranks do the same local work, and return who took longest."""
+    """Let all ranks do the same local work, and return the slowest rank."""
     total, part = torch.zeros(size // 4, device=device), torch.zeros(size // 4, device=device)
     timed(lambda: total.add_(part), device, 5)  # warm
     dist.all_reduce(part[:1])  # all begin together, since they share their host's memory
@@ -122,7 +123,7 @@ def find_slowest(device: torch.device, size: int, repeats: int) -> dict[str, Any
 
 
 def measure(device: torch.device, size: int, repeats: int, most_seconds: float) -> dict[str, Any]:
-    """Time all-reduces of `size` bytes. Raises ArithmeticError where a sum is wrong."""
+    """Time all-reduces of `size` bytes. Raises ArithmeticError if a sum is wrong."""
     ranks = dist.get_world_size()
     buffer = torch.ones(size // 4, device=device)
     dist.all_reduce(buffer)
@@ -130,7 +131,7 @@ def measure(device: torch.device, size: int, repeats: int, most_seconds: float) 
         raise ArithmeticError(f"all-reduce of {show_bytes(size)}: the sum of {ranks} ones is not {ranks}")
     buffer.zero_()
     warm = mean_over_ranks(timed(lambda: dist.all_reduce(buffer), device, 3), device)
-    # Over a slow network fewer repeats do. From the mean, which is one for all ranks.
+    # A slow network needs fewer repeats; the mean is the same on all ranks.
     repeats = max(3, min(repeats, int(most_seconds / max(warm))))
     latency = statistics.median(mean_over_ranks(timed(lambda: dist.all_reduce(buffer), device, repeats), device))
     algbw = size / latency / 1e9
@@ -144,7 +145,7 @@ def measure(device: torch.device, size: int, repeats: int, most_seconds: float) 
 
 
 def mean_over_ranks(times: list[float], device: torch.device) -> list[float]:
-    """Return each repeat's mean time; the same on all ranks to the last bit, since rank 0 sends it."""
+    """Return each repeat's mean time, the same on all ranks to the last bit because rank 0 sends it."""
     means = torch.tensor(times, dtype=torch.float64, device=device)
     dist.all_reduce(means)
     dist.broadcast(means, src=0)
@@ -153,7 +154,7 @@ def mean_over_ranks(times: list[float], device: torch.device) -> list[float]:
 
 
 def describe(backend: str, device: torch.device) -> dict[str, Any]:
-    """Say what is measured."""
+    """Return what is measured."""
     return {
         "world_size": dist.get_world_size(),
         "backend": backend,
@@ -202,7 +203,7 @@ def run(args: argparse.Namespace, backend: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure all-reduce between the ranks, and name the slowest.")
-    parser.add_argument("--backend", choices=BACKENDS, help="(nccl where each rank has a GPU, else gloo)")
+    parser.add_argument("--backend", choices=BACKENDS, help="(nccl if each rank has a GPU, else gloo)")
     parser.add_argument("--min-bytes", type=parse_bytes, default="1K", metavar="SIZE", help="(%(default)s)")
     parser.add_argument("--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="(%(default)s)")
     parser.add_argument("--factor", type=int, default=4, help="from one size to the next (%(default)s)")
@@ -219,7 +220,7 @@ def main() -> None:
     who = f"allreduce.py: rank {rank} on {HOST}"
     try:
         if args.json not in (None, "-") and rank == "0":
-            Path(args.json).touch()  # better now than after the measuring
+            Path(args.json).touch()  # fail before the measurement
         run(args, choose_backend(args.backend))
         code = 0
     except OSError as error:
@@ -228,8 +229,8 @@ def main() -> None:
     except (ValueError, RuntimeError, ArithmeticError) as error:
         print(f"{who}: {error}", file=sys.stderr)
         code = 1
-    # Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate
-    # called without an active exception"), and its launcher takes the job for a failed one.
+    # A normal end sometimes aborts after all is done (torch 2.13, gloo: "terminate called without an active
+    # exception"), and the launcher takes the job for a failed one.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,13 +1,13 @@
-"""Show which place in the world each rank was given, and whether the places fit together: needs no torch.
+"""Show the place of each rank, and check that the places fit together; needs no torch.
 
     hpclaunch run --nodes 2 --tasks-per-node 2 --workload env        two emulated nodes on this machine
     hpclaunch submit --site gadi --nodes 2 --workload env            a job
     hpclaunch submit --site gadi --nodes 2 -- python env.py          the same with a copy of this file
     torchrun --nproc-per-node 4 env.py                               by hand
 
-Rank 0 prints a row for each rank and says what is wrong, with exit code 1. Where the launcher starts one process a
-node (`lightning`, no RANK), there is a row for each node. The ranks meet through files in a folder that all nodes
-see ($HPCLAUNCH_RUN_DIR, else the current one), so that a wrong MASTER_ADDR keeps no row from the table.
+Rank 0 prints a row for each rank and reports what is wrong, with exit code 1. If the launcher starts one process a node
+(`lightning`, no RANK), there is a row for each node. The ranks exchange files in a folder that all nodes see
+($HPCLAUNCH_RUN_DIR, else the current one), so that a wrong MASTER_ADDR hides no row.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from typing import Any
 Row = dict[str, Any]
 
 NUMBERS = ("RANK", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-# What should be alike everywhere, or often is: said once, if it is.
+# What should be the same everywhere, or often is: printed once, if it is.
 ALIKE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 OFTEN_ALIKE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 COLUMNS = ("RANK", "NODE_RANK", "LOCAL_RANK", *ALIKE, *OFTEN_ALIKE, "cpus", "pid", "host")
 
 
 def own_row() -> Row:
-    """Return what this process was told, numbers as int where they are some, and where it is."""
+    """Return the variables of this process, numbers as int, and its host."""
     row: Row = {name: os.environ[name] for name in COLUMNS if name in os.environ}
     if "GROUP_RANK" in os.environ:  # torchrun's word for it
         row.setdefault("NODE_RANK", os.environ["GROUP_RANK"])
@@ -43,21 +43,21 @@ def own_row() -> Row:
 
 
 def unusable(row: Row) -> Iterator[str]:
-    """Say what keeps this process from having any place."""
+    """Yield why this process has no place."""
     in_pairs = ("RANK", "LOCAL_RANK") if row.keys() & {"RANK", "LOCAL_RANK"} else ()
     for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", *in_pairs, "MASTER_ADDR", "MASTER_PORT"):
         if name not in row:
             yield f"{name} is not set; start it with hpclaunch or torchrun, or set it as they do"
         elif name in NUMBERS and not isinstance(row[name], int):
-            yield f"{name} is {row[name]!r}, which is no number"
+            yield f"{name} is {row[name]!r}, which is not a number"
         elif name.endswith("SIZE") and row[name] < 1:
-            yield f"{name} is {row[name]}, it counts from 1"
+            yield f"{name} is {row[name]}, it must be at least 1"
         elif name == "MASTER_PORT" and not 0 < row[name] < 65536:
             yield f"{name} is {row[name]}, ports are 1 to 65535"
 
 
 def look_for_master(row: Row) -> Row:
-    """Add how this host sees MASTER_ADDR: its address, the own address from which it is reached; nothing is sent."""
+    """Add how this host sees MASTER_ADDR: its address, and the local address that reaches it; nothing is sent."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             row["MASTER_ADDR"], row["MASTER_PORT"], type=socket.SOCK_DGRAM
@@ -66,7 +66,7 @@ def look_for_master(row: Row) -> Row:
             probe.connect(address)
             found = {"master": address[0], "address": probe.getsockname()[0], "owns_master": False}
         with suppress(OSError), socket.socket(family, kind) as probe:
-            probe.bind((address[0], 0))  # possible with an address of this host only
+            probe.bind((address[0], 0))  # works only with an address of this host
             found["owns_master"] = True
     except OSError as error:
         return row | {"no_master": str(error)}
@@ -74,13 +74,13 @@ def look_for_master(row: Row) -> Row:
 
 
 def number(row: Row) -> int:
-    """Return the rank, or the node's where there is one process a node."""
+    """Return the rank, or the node's rank if there is one process a node."""
     place: int = row["RANK"] if "RANK" in row else row["NODE_RANK"]
     return place
 
 
 def leave(row: Row, folder: Path) -> Path:
-    """Put the row where rank 0 finds it, whole or not at all."""
+    """Write the row for rank 0, whole or not at all."""
     path = folder / f"{number(row)}-{row['host']}-{row['pid']}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps(row))
@@ -88,17 +88,17 @@ def leave(row: Row, folder: Path) -> Path:
 
 
 def collect(folder: Path, expected: int, seconds: float) -> list[Row]:
-    """Take the rows of all processes that come in time out of the folder; sorted."""
+    """Return the rows of all processes that come in time, sorted, and remove their files."""
     end = time.monotonic() + seconds
     rows: dict[Path, Row] = {}
     while len(rows) < expected and time.monotonic() < end:
-        # NFS may remember a folder's content for a minute, but not past a change of one's own.
+        # NFS may cache a folder's content for a minute, but not past a change by this host.
         look = folder / f"look-{os.getpid()}"
         look.touch()
         look.unlink()
         take(folder, rows)
         time.sleep(0.1)
-    time.sleep(1)  # one process too many comes about now
+    time.sleep(1)  # a process too many comes about now
     take(folder, rows)
     for path in rows:
         path.unlink(missing_ok=True)
@@ -125,7 +125,7 @@ def was_taken(path: Path, seconds: float) -> bool:
 
 
 def mistakes(rows: list[Row], seconds: float) -> Iterator[str]:
-    """Say what does not fit together, from the rows of all who came."""
+    """Yield what does not fit together in the rows."""
     first = rows[0]
     unit = "rank" if "RANK" in first else "node"
     if len({"RANK" in row for row in rows}) > 1:
@@ -142,8 +142,8 @@ def mistakes(rows: list[Row], seconds: float) -> Iterator[str]:
     if beyond := [rank for rank in came if rank >= expected]:
         yield f"{named(unit, beyond)}: with WORLD_SIZE {first['WORLD_SIZE']} the last is {expected - 1}"
     for variable in ALIKE:
-        if len(told := by(rows, variable)) > 1:
-            parts = [f"{value} on {named(unit, map(number, those))}" for value, those in told.items()]
+        if len(values := by(rows, variable)) > 1:
+            parts = [f"{value} on {named(unit, map(number, those))}" for value, those in values.items()]
             yield f"{variable} is not the same for all: {'; '.join(parts)}"
     if first["WORLD_SIZE"] % first["LOCAL_WORLD_SIZE"]:
         yield f"WORLD_SIZE {first['WORLD_SIZE']} is no multiple of LOCAL_WORLD_SIZE {first['LOCAL_WORLD_SIZE']}"
@@ -152,7 +152,7 @@ def mistakes(rows: list[Row], seconds: float) -> Iterator[str]:
 
 
 def misplaced(rows: list[Row]) -> Iterator[str]:
-    """Say where nodes, hosts and ranks do not fit: ranks are counted through node by node."""
+    """Yield where nodes, hosts and ranks do not fit; ranks are numbered node by node."""
     local_size = rows[0]["LOCAL_WORLD_SIZE"]
     by_ranks = "RANK" in rows[0]
     for row in rows:
@@ -175,11 +175,11 @@ def misplaced(rows: list[Row]) -> Iterator[str]:
 
 
 def master_mistakes(rows: list[Row]) -> Iterator[str]:
-    """Say where MASTER_ADDR does not lead to the host of rank 0."""
+    """Yield where MASTER_ADDR does not lead to the host of rank 0."""
     first, master = rows[0], rows[0]["MASTER_ADDR"]
     for host, those in by(rows, "host").items():
         if "no_master" in those[0]:
-            yield f"MASTER_ADDR {those[0]['MASTER_ADDR']} is out of {host}'s reach: {those[0]['no_master']}"
+            yield f"MASTER_ADDR {those[0]['MASTER_ADDR']} cannot be reached from {host}: {those[0]['no_master']}"
         elif host != first["host"] and is_loopback(those[0]["master"]):
             yield f"MASTER_ADDR {those[0]['MASTER_ADDR']} is {those[0]['master']} on {host}: {host} itself"
     if number(first) == 0 and first.get("owns_master") is False:
@@ -205,7 +205,7 @@ def by(rows: list[Row], *names: str) -> dict[Any, list[Row]]:
 
 
 def named(unit: str, numbers: Iterable[int]) -> str:
-    """Name numbers as ranges: `ranks 0-2, 5`."""
+    """Return numbers as ranges: `ranks 0-2, 5`."""
     ranges: list[list[int]] = []
     for i in sorted(set(numbers)):
         if ranges and i == ranges[-1][1] + 1:
@@ -217,7 +217,7 @@ def named(unit: str, numbers: Iterable[int]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows as a table, above it what is the same for all."""
+    """Return the rows as a table, with what is the same for all above it."""
     alike = [column for column in (*ALIKE, *OFTEN_ALIKE) if len(by(rows, column)) == 1]
     same = " ".join(f"{column}={rows[0][column]}" for column in alike if column in rows[0])
     columns = [column for column in COLUMNS if column not in alike and any(column in row for row in rows)]

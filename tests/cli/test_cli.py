@@ -246,9 +246,10 @@ def test_same_request_same_bytes_in_any_environment(cli, monkeypatch, tmp_path):
 
 def test_cache_of_templates_changes_nothing(cli, work, monkeypatch, tmp_path):
     """The same bytes come from a cold cache, a warm one, a damaged one, and where there can be none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = cli(*RENDER, "--", "true").stdout
     assert cli(*RENDER, "--", "true").stdout == first
-    cached = list((tmp_path / "cache" / "hpclaunch").iterdir())
+    cached = list((paths.user_cache()).iterdir())
     assert cached
     for file in cached:
         file.write_bytes(b"j2" + bytes(100))
@@ -272,7 +273,7 @@ def test_rendering_stays_light():
 
 def test_sites_as_json_is_for_machines(cli):
     """`sites --json` is JSON on stdout and nothing else."""
-    assert {row["name"] for row in json.loads(cli("sites", "--json").stdout)} == {
+    assert {row["name"] for row in json.loads(cli("site", "list", "--json").stdout)} == {
         "gadi",
         "jean-zay",
         "local",
@@ -283,9 +284,9 @@ def test_sites_as_json_is_for_machines(cli):
 
 def test_workloads_are_listed_with_what_they_do(cli):
     """Each bundled program has a line of its own words; --json is for machines."""
-    listed = cli("workloads").stdout
+    listed = cli("workload", "list").stdout
     assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == ["mnist", "env", "allreduce"]
-    rows = json.loads(cli("workloads", "--json").stdout)
+    rows = json.loads(cli("workload", "list", "--json").stdout)
     assert {row["name"]: row["file"] for row in rows} == {name: str(path) for name, path in paths.WORKLOADS.items()}
     assert all(len(row["title"]) > 40 for row in rows)
 
@@ -302,7 +303,7 @@ def test_workload_is_copied_to_be_edited(cli, work):
     assert (work / "my train.py").read_text() == paths.WORKLOADS["mnist"].read_text()
     (work / "my train.py").write_text("mine")
     again = cli("workload", "copy", "env", "my train.py")
-    assert (again.exit_code, again.stderr) == (1, "hpclaunch: my train.py is there already; name a new file\n")
+    assert (again.exit_code, again.stderr) == (1, "hpclaunch: my train.py exists; name a new file\n")
     assert (work / "my train.py").read_text() == "mine"
     assert cli("workload", "copy", "mnist", "second.py").exit_code == 0  # the same digits.py serves both
 
@@ -310,8 +311,8 @@ def test_workload_is_copied_to_be_edited(cli, work):
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("train.py", "digits.py is there already and not the one that mnist imports; name another folder"),
-        ("digits.py", "digits.py is the name of a file that mnist imports; name another"),
+        ("train.py", "digits.py exists and is not the one that mnist imports; name another folder"),
+        ("digits.py", "digits.py is the name of a file that mnist imports; use another name"),
     ],
 )
 def test_copy_does_not_mix_with_other_files(cli, work, file, message):

@@ -109,7 +109,7 @@ def test_a_script_never_waits_for_an_answer(qsub):
         stdout, stderr = process.communicate(timeout=60)
         assert process.returncode == 0
         assert re.fullmatch(r"\d+\.\S+\n", stdout)
-        assert f"{ASKED}: submitted unasked, nobody is at a terminal; --max-cost refuses\n" in stderr
+        assert f"{ASKED}: submitted unasked, stdin is no terminal; use --max-cost\n" in stderr
 
 
 def test_the_limit_comes_from_the_profile_and_the_config_file(qsub, work):
@@ -151,7 +151,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0 and stdout
     assert stderr == NOT_SHIPPED + (
-        "hpclaunch: warning: --max-cost and --confirm-above: what job.sh costs is not known, it is submitted\n"
+        "hpclaunch: warning: --max-cost and --confirm-above cannot be kept: the price of job.sh is not known\n"
     )
     process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
     assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", NOT_SHIPPED)
@@ -159,11 +159,11 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     profile.write_text(profile.read_text() + "confirm_above: 20\n")
     process = start("submit", "--site", "gadi-here", "--script", "job.sh")
     assert process.communicate(timeout=60)[1] == NOT_SHIPPED + (
-        "hpclaunch: warning: confirm_above of gadi-here: what job.sh costs is not known, it is submitted\n"
+        "hpclaunch: warning: confirm_above of gadi-here cannot be kept: the price of job.sh is not known\n"
     )
 
 
-def grant(folder: Path, monkeypatch, script: str) -> None:
+def allocation(folder: Path, monkeypatch, script: str) -> None:
     program(folder / "nci_account", f"touch asked\n{script}")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
@@ -171,7 +171,7 @@ def grant(folder: Path, monkeypatch, script: str) -> None:
 def test_what_is_left_is_told_before_the_question(qsub, tmp_path, monkeypatch):
     """On a terminal the person sees what the project has left, and where that is too little, before they answer."""
     qsub()
-    grant(tmp_path, monkeypatch, "echo '  Avail:  0.04 KSU'")
+    allocation(tmp_path, monkeypatch, "echo '  Avail:  0.04 KSU'")
     _, talk = at_terminal(*DEAR, answer=b"n\n", code=1)
     told = talk.splitlines()
     assert told[1:3] == [
@@ -182,19 +182,19 @@ def test_what_is_left_is_told_before_the_question(qsub, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo hello", "kill -9 $$"])
-def test_the_grant_is_never_required(qsub, tmp_path, monkeypatch, script):
+def test_the_allocation_is_never_required(qsub, tmp_path, monkeypatch, script):
     """A command that fails or mumbles is not mentioned, and the job is submitted."""
     qsub()
-    grant(tmp_path, monkeypatch, script)
+    allocation(tmp_path, monkeypatch, script)
     stdout, talk = at_terminal(*DEAR, "--yes", answer=b"", code=0)
     assert Path("asked").exists() and stdout
     assert talk.count("\n") == 1
 
 
-def test_scripts_do_not_ask_for_the_grant(qsub, tmp_path, monkeypatch):
+def test_scripts_do_not_ask_for_the_allocation(qsub, tmp_path, monkeypatch):
     """A loop of submissions, which nobody reads, does not call the site's command each time."""
     qsub()
-    grant(tmp_path, monkeypatch, "echo 'Avail: 5 SU'")
+    allocation(tmp_path, monkeypatch, "echo 'Avail: 5 SU'")
     call("submit", *DEAR, "--", "true")
     assert not Path("asked").exists()
 
@@ -202,7 +202,7 @@ def test_scripts_do_not_ask_for_the_grant(qsub, tmp_path, monkeypatch):
 def test_check_tells_what_is_left(qsub, tmp_path, monkeypatch):
     """On a terminal `check` says what the project has left, on stderr; elsewhere it calls nothing."""
     qsub()
-    grant(tmp_path, monkeypatch, "echo 'Avail: 1.5 KSU'")
+    allocation(tmp_path, monkeypatch, "echo 'Avail: 1.5 KSU'")
     words = DEAR[:-2]
     stdout, talk = at_terminal(*words, answer=b"", code=0, command="check")
     assert talk == "hpclaunch: ab12 has 1,500 SU left\n"

@@ -125,6 +125,7 @@ def test_config_and_environment_can_name_what_is_passed_on(cli, work, monkeypatc
     assert "no variable's name" in cli(*GADI, "--env", "A-KEY", "--", "true").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["gadi-here", "gadi-no-qsub"])
 def test_pbs_carries_a_name_to_every_node_and_attempt(qsub, work, monkeypatch, site):
     """On PBS each rank of each attempt has the value, also where all attempts are submitted together."""
@@ -143,6 +144,7 @@ def test_pbs_carries_a_name_to_every_node_and_attempt(qsub, work, monkeypatch, s
     assert SECRET not in (folder / "job.sh").read_text()
 
 
+@pytest.mark.slow
 def test_slurm_carries_a_name_to_every_rank(slurm, work, monkeypatch):
     """On a real Slurm each rank on each node has the value, and the script does not."""
     words = ("submit", "--quiet", "--wait", "--nodes", "2", "--tasks-per-node", "1", "--gpus-per-node", "1")

@@ -17,7 +17,13 @@ GADI = ("--site", "gadi", "-A", "ab12")
 
 @pytest.mark.parametrize(
     "words",
-    [("sites",), ("site", "show", "gadi"), ("render", *GADI, "--", "true"), ("check", *GADI, "--json"), ("--help",)],
+    [
+        ("site", "list"),
+        ("site", "show", "gadi"),
+        ("render", *GADI, "--", "true"),
+        ("check", *GADI, "--json"),
+        ("--help",),
+    ],
 )
 def test_a_closed_pipe_ends_a_command_quietly(words):
     """Whoever has read enough, as `| head -1`, ends the command without a word, with 141 as for any program."""
@@ -70,7 +76,7 @@ def test_names_of_files_and_words_of_errors_are_harmless(cli, work):
     (work / "site_profiles" / "a\x1b[2Jb.yaml").write_text("extends: gadi\ntitle: Mine\n")
     (work / "hpclaunch.yaml").write_text('site: gadi\ncommand: [python, "/path/to/\\e[2J"]\n')
     for words in (
-        ("sites",),
+        ("site", "list"),
         ("site", "check"),
         ("site", "show", "a\x1b[2Jb"),
         ("render", "--site", "x\x1b[2J"),
@@ -88,9 +94,9 @@ def test_names_of_files_and_words_of_errors_are_harmless(cli, work):
         ("render", *GADI, "--", "python", "~/x.py"),
         ("check", *GADI, "--", "python", "~/x.py"),
         ("compare", *GADI, "--", "true"),
-        ("sites",),
+        ("site", "list"),
         ("jobs",),
-        ("check", "--script", "old.sh", "--site", "gadi", "--fix"),
+        ("check", "--script", "old.sh", "--site", "gadi"),
         ("run", "--quiet", "--", "true"),
     ],
     ids=" ".join,

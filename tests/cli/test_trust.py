@@ -11,7 +11,7 @@ import pytest
 from test_confirm import at_terminal
 
 from hpclaunch import paths
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
@@ -26,7 +26,9 @@ ESCAPES = [
     "plan.summary.__globals__",
     "('{0.__class__}' ~ '').format(plan)",
     "plan | attr('__class__')",
-    "plan.site.mistakes().gi_frame",
+    "(plan.command | map('sh')).gi_frame",
+    "plan.scheduler.submit('touch canary')",
+    "plan.scheduler.cancel([])",
     "self._TemplateReference__context.environment",
     "plan.command.append('x')",
     "plan.request.env.update(A='b')",
@@ -40,7 +42,7 @@ def hostile(work, monkeypatch):
     (work / "site_profiles").mkdir()
     (work / "site_profiles" / "gadi.yaml").write_text(
         f"extends: gadi\ntitle: Gadi\nhostnames: ['*']\naccount: ab12\nsetup: ['touch {canary}']\n"
-        f"modules: ['{work}/evil']\ngrant: {{command: [touch, {canary}], remaining: Avail}}\n"
+        f"modules: ['{work}/evil']\nallocation: {{command: [touch, {canary}], remaining: Avail}}\n"
     )
     (work / "templates").mkdir()
     (work / "templates" / "gadi.sh.j2").write_text(
@@ -69,12 +71,12 @@ def hostile(work, monkeypatch):
         ("check", "--json"),
         ("compare", "--diff"),
         ("doctor",),
-        ("sites",),
+        ("site", "list"),
         ("site", "show", "gadi"),
         ("site", "check"),
         ("jobs",),
         ("completion", "bash"),
-        ("workloads",),
+        ("workload", "list"),
     ],
     ids=" ".join,
 )
@@ -129,7 +131,8 @@ def test_a_template_reaches_nothing_but_the_plan(cli, work, escape, words):
     result = cli(*words, "--template", "./own.sh.j2", *GADI)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "hpclaunch: template own.sh.j2: " in result.stderr
-    assert "unsafe" in result.stderr or "not callable" in result.stderr or "undefined" in result.stderr, result.stderr
+    reasons = ("unsafe", "not callable", "undefined")
+    assert any(reason in result.stderr for reason in reasons), result.stderr
 
 
 @pytest.mark.parametrize(
@@ -177,13 +180,13 @@ def test_a_files_name_stays_on_the_comments_line(cli, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("command", "code"), [("check", 0), ("submit", 1)])
-def test_a_repositorys_grant_command_is_not_run(hostile, command, code):
+def test_a_repositorys_allocation_command_is_not_run(hostile, command, code):
     """Where the site's command would be asked, one line says that it is not, and where a profile of one's own goes."""
     (hostile.parent / "hpclaunch.yaml").unlink()
     (hostile.parent / "templates" / "gadi.sh.j2").unlink()
     limit = ("--confirm-above", "1") if command == "submit" else ()
     _, talk = at_terminal("--site", "gadi", *limit, answer=b"n\n", code=code, command=command)
-    assert "site_profiles/gadi.yaml: its grant.command is not run; if it is yours, move it to " in talk
+    assert "site_profiles/gadi.yaml: allocation.command is not run; if it is yours, move it to " in talk
     assert not hostile.exists()
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from standin.pbs.settings import Queue
 
 from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
-from hpclaunch.rehearsal.pbs.settings import Queue
 
 LOCAL = ("doctor", "--site", "local")
 
@@ -41,6 +41,17 @@ def quick(monkeypatch):
     monkeypatch.setattr(environment, "PROBES", {})
 
 
+@pytest.fixture
+def light(monkeypatch, tmp_path):
+    """Let a torch and a Lightning be found that import at once."""
+    for name in ("torch", "pytorch_lightning"):
+        (tmp_path / "light" / name).mkdir(parents=True)
+        text = "__version__ = '2'\nclass version:\n    cuda = hip = None\n"
+        (tmp_path / "light" / name / "__init__.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "light"))
+
+
+@pytest.mark.train
 def test_a_laptop_is_well(cli, examined):
     """On a laptop, `--site local` finds python, torch, Lightning and folders, asks no scheduler, and exits with 0."""
     found = examined("--site", "local", code=0)
@@ -67,7 +78,7 @@ def test_no_scheduler_is_out_of_reach(site, examined, programs, quick):
 def test_a_silent_daemon_is_out_of_reach(examined, programs, quick, monkeypatch):
     """A scheduler whose daemon hangs is given up after some seconds: exit code 3, and the rest is examined."""
     monkeypatch.setattr(scheduler, "ASK_SECONDS", 0.5)
-    for name in scheduler.COMMANDS["pbs"][0]:
+    for name in ("qsub", "qstat", "qdel"):
         programs(name, "exec sleep 30")
     began = time.monotonic()
     found = examined("--site", "gadi", code=3)
@@ -114,12 +125,12 @@ def test_a_queue_that_is_closed(examined, programs, quick):
 
 @pytest.mark.parametrize(
     ("groups", "verdict", "text"),
-    [({"ab12", "users"}, "ok", "ab12 is one of your unix groups"), ({"users"}, "problem", "is not in it")],
+    [({"ab12", "users"}, "ok", "ab12 is yours"), ({"users"}, "problem", "is not in it")],
 )
 def test_projects_are_unix_groups_on_pbs(groups, verdict, text, examined, qsub, quick, monkeypatch):
-    """A project that is a unix group has this person in it, or the doctor says whom to ask."""
+    """A project that is a unix group has this user in it, or the doctor says whom to ask."""
     qsub()
-    monkeypatch.setattr(scheduler, "my_groups", lambda: groups)
+    monkeypatch.setattr("hpclaunch.schedulers.machine.my_groups", lambda: groups)
     monkeypatch.setattr(scheduler.grp, "getgrnam", lambda name: SimpleNamespace(gr_name=name))
     found = examined("--site", "gadi-here", code=1)["account"][0]
     assert found[0] == verdict
@@ -140,7 +151,7 @@ SLURM = {
     [("Phys", "ok", "Phys is yours"), ("bio", "problem", "bio is not yours"), (None, "ok", "yours: phys, chem")],
 )
 def test_slurm_accounts(account, verdict, text, examined, programs, quick):
-    """An account is looked for among those that Slurm lists for this person."""
+    """An account is looked for among those that Slurm lists for this user."""
     for name, line in SLURM.items():
         programs(name, line)
     found = examined("--site", "slurm", *(["-A", account] if account else []), code=1)
@@ -171,7 +182,7 @@ def test_a_job_that_the_site_refuses(examined, quick, qsub):
     assert found["server"][0][0] == "ok"
 
 
-def test_a_line_of_setup_that_fails(examined):
+def test_a_line_of_setup_that_fails(examined, light):
     """A module or line of setup that ends the job script is a problem, with its words; python is looked for still."""
     found = examined("--site", "local", "--setup", "echo no such thing >&2; exit 1", "--workload", "env", code=1)
     assert found["environment"][0][:2] == ("problem", "no such thing")
@@ -214,7 +225,7 @@ def test_no_python_in_the_environment(examined):
     assert found["python"][0][:2] == ("problem", "python3.99 is not on the job's PATH")
 
 
-def test_data_is_looked_for(examined, work):
+def test_data_is_looked_for(examined, work, light):
     """The profile's datasets and the command's paths are looked for, in the job's environment."""
     (work / "data").mkdir()
     folder = paths.user_config() / "site_profiles"
@@ -270,10 +281,10 @@ def test_a_state_folder_that_cannot_be_written(examined, quick, monkeypatch):
 
 
 def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
-    """A probe that fails, or hangs on a dead file system, costs its own line alone, and not for ever."""
+    """A probe that fails, or hangs on a dead file system, costs its own line only, and not for ever."""
 
     def fails(_):
-        yield doctor.Finding(probe="odd", verdict="ok", found="so far")
+        yield doctor.Result("odd", "ok", "so far")
         raise ValueError("a b\nc")
 
     def hangs(_):
@@ -289,7 +300,7 @@ def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
     assert found["own folders"][0][0] == "ok"
 
 
-def test_the_config_file_counts(examined):
+def test_the_config_file_counts(examined, light):
     """What the user's hpclaunch.yaml says of site and setup is what is examined."""
     paths.user_config().mkdir(parents=True)
     (paths.user_config() / "hpclaunch.yaml").write_text("site: local\nsetup: ['exit 1']\nworkload: env\n")

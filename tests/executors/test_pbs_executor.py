@@ -55,6 +55,7 @@ print(job.job_id)
     assert (work / "hpclaunch-runs" / printed.strip() / "rank-0.log").exists()
 
 
+@pytest.mark.slow
 def test_exceptions_come_back(qsub):
     """A function that raises fails its job with its traceback; a worker that is killed fails it with the log's end."""
     qsub()
@@ -236,7 +237,7 @@ def test_parameters_change_what_is_submitted_under_every_scheduler(site):
 def test_so_many_jobs_of_an_array_run_at_once(site, directive):
     """array_parallelism, with the scheduler's name in front as in submitit or without, is in the array's directive."""
     executor = hpclaunch.executor(site, tasks_per_node=1)
-    executor.update_parameters(**{f"{executor.job_class.scheduler}_array_parallelism": 4})
+    executor.update_parameters(**{f"{site}_array_parallelism": 4})
     executor._check_array(10)
     assert directive in executor._script(10).splitlines()
     with pytest.raises(ValueError, match="array_parallelism: 0 jobs at once"):
@@ -256,6 +257,7 @@ def test_the_script_is_the_usual_one(qsub, cli):
     assert 'kill -USR2 "$pid"' in script
 
 
+@pytest.mark.slow
 def test_an_hour_of_waiting_asks_as_often_as_the_site_likes(qsub, monkeypatch, work):
     """While a program waits for its jobs, qstat is called once for all, and then not before `poll` is over.
 

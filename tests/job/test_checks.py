@@ -9,7 +9,7 @@ import pytest
 import hpclaunch
 from hpclaunch.errors import RequestError
 from hpclaunch.job.checks import CHECKS, Finding
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
@@ -63,7 +63,14 @@ CASES = [
     ("gpus", J, REFUSES, {"gpus_per_node": 8}, "v100 has 4", {"partition": "gpu_p2", "gpus_per_node": 8}),
     ("tasks", G, REFUSES, {"gpus_per_node": 2, "tasks_per_node": 4}, "--tasks-per-node 2", {"tasks_per_node": 4}),
     ("tasks", J, WARNS, {"gpus_per_node": 4, "tasks_per_node": 2}, "the others idle", {"tasks_per_node": 2}),
-    ("ranks", J, REFUSES, {"cores": 2, "nodes": 5}, "20 asked, all on this machine, whose 2", {"cores": 2, "nodes": 4}),
+    (
+        "ranks",
+        J,
+        REFUSES,
+        {"machine": {"cores": 2}, "nodes": 5},
+        "20 asked, all on this machine, whose 2",
+        {"machine": {"cores": 2}, "nodes": 4},
+    ),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
     ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),
@@ -226,9 +233,9 @@ CASES = [
         "program",
         G,
         REFUSES,
-        {"program": {"wrong": "there is no file trian.py", "sure": True}},
+        {"machine": {"program_problem": "there is no file trian.py", "program_is_final": True}},
         "no file trian.py",
-        {"program": {}},
+        {"machine": {}},
     ),
     ("trainer", G, REFUSES, cmd("--devices", "8"), "the job has 4", cmd("--devices", "4")),
     (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch import walltime
 from hpclaunch.errors import RequestError
-from hpclaunch.job.plan import Plan, consider, make_plan
+from hpclaunch.job.consider import consider, make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
@@ -128,7 +129,6 @@ SIZES = st.fixed_dictionaries(
 PLACES = st.sampled_from([(name, partition) for name, p in PROFILES.items() for partition in p.site.partitions])
 
 
-@settings(max_examples=300, deadline=None)
 @given(place=PLACES, sizes=SIZES)
 def test_the_formula_gives_the_price(place, sizes):
     """Whoever does the formula's sum by hand gets the price that is named."""
@@ -138,7 +138,6 @@ def test_the_formula_gives_the_price(place, sizes):
         assert recalculated(cost.formula) == pytest.approx(cost.amount, rel=1e-4, abs=0.01)
 
 
-@settings(max_examples=300, deadline=None)
 @given(place=PLACES, sizes=SIZES, share=st.floats(0.0001, 1.5))
 def test_what_a_refusal_advises_is_allowed(place, sizes, share):
     """The walltime and the --max-cost that a refusal names are accepted, and neither was before."""

@@ -1,50 +1,77 @@
-"""The scripts that each site gets, byte for byte; `make golden` writes them anew, and somebody reads the diff."""
+"""The scripts that sites get, byte for byte; `make golden` writes them anew, and somebody reads the diff."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import SHIPPED
 
+from hpclaunch.errors import RequestError
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.render import render
+from hpclaunch.job.request import make_request
+from hpclaunch.profile import search
 from hpclaunch.profile.model import LAUNCHERS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-ACCOUNTS = {
-    ("gadi", "normal"): "ab12",
-    ("gadi", "gpuvolta"): "ab12",
-    ("gadi", "dgxa100"): "ab12",
-    ("gadi", "gpuhopper"): "ab12",
-    ("gadi", "copyq"): "ab12",
-    ("jean-zay", "v100"): "abc@v100",
-    ("jean-zay", "gpu_p2"): "abc@v100",
-    ("jean-zay", "a100"): "abc@a100",
-    ("jean-zay", "h100"): "abc@h100",
-    ("jean-zay", "cpu_p1"): "abc@cpu",
-    ("local", "here"): None,
-}
-CASES = [
-    (site, partition, nodes, launcher)
-    for site, partition in ACCOUNTS
+GADI = "--site gadi --partition gpuvolta --account ab12"
+JEAN_ZAY = "--site jean-zay --partition v100 --account abc@v100"
+LOCAL = "--site local --partition here --tasks-per-node 2"
+ENVIRONMENT = "--venv '~/my torch' --env A='b c' --env WANDB_API_KEY --setup 'ulimit -c 0'"
+
+# From every launcher the partition that a site is known by; then, once, whatever else changes a script.
+SCRIPTS = {
+    f"{name}-{nodes}-{launcher}": f"{words} --nodes {nodes} --launcher {launcher}"
+    for name, words in (("gadi-gpuvolta", GADI), ("jean-zay-v100", JEAN_ZAY), ("local-here", LOCAL))
     for nodes in (1, 2)
     for launcher in LAUNCHERS
-    if partition != "copyq" or (nodes, launcher) == (1, "tasks")
-]
+} | {
+    "gadi-attempts": f"{GADI} --nodes 2 --max-attempts 3",
+    "gadi-environment": f"{GADI} {ENVIRONMENT}",
+    "jean-zay-array": f"{JEAN_ZAY} --directive=--array=1-10%2",
+    "jean-zay-attempts": f"{JEAN_ZAY} --nodes 2 --max-attempts 3",
+    "jean-zay-environment": f"{JEAN_ZAY} {ENVIRONMENT}",
+    "pbs": "--site pbs --nodes 2 --gpus-per-node 4 --cpus-per-task 12",
+    "slurm": "--site slurm --nodes 2 --gpus-per-node 4 --cpus-per-task 12",
+}
+SITES = ("gadi", "jean-zay")
 
 
-@pytest.mark.parametrize(("site", "partition", "nodes", "launcher"), CASES)
-def test_script_is_as_reviewed(cli, request, site, partition, nodes, launcher):
-    """A person gets the very script that was reviewed."""
-    words = ["--site", site, "-p", partition, "--nodes", str(nodes), "--launcher", launcher, "--quiet"]
-    account = ACCOUNTS[site, partition]
-    words += ["--account", account] if account else ["--tasks-per-node", "2"]
-    result = cli("render", *words, "--", "python", "train.py", "--epochs", "3")
-    assert result.exit_code == 0, result.stderr
-    golden = GOLDEN / f"{site}-{partition}-{nodes}-{launcher}.sh"
+def as_reviewed(made: str, name: str, request) -> None:
+    """Compare with the golden file, or write it."""
     if request.config.getoption("--update-golden"):
-        golden.write_text(result.stdout)
-    assert result.stdout == golden.read_text()
+        (GOLDEN / name).write_text(made)
+    assert made == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_is_as_reviewed(cli, request, name):
+    """Users get the very script that was reviewed."""
+    result = cli("render", "--quiet", *shlex.split(SCRIPTS[name]), "--", "python", "train.py", "--epochs", "3")
+    assert result.exit_code == 0, result.stderr
+    as_reviewed(result.stdout, f"{name}.sh", request)
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("site", SITES)
+def test_directives_of_every_partition_are_as_reviewed(request, site):
+    """Two nodes of each partition of a shipped site: the summary with the price, directives and modules."""
+    profile = search.load(str(SHIPPED / f"{site}.yaml"))
+    made = ""
+    for name, partition in profile.site.partitions.items():
+        account = f"abc{(partition.account_suffixes or [''])[0]}"
+        asked = {"partition": name, "account": account, "command": ["true"]}
+        try:
+            plan = make_plan(profile, make_request(asked | {"nodes": 2}))
+        except RequestError:  # it has one node
+            plan = make_plan(profile, make_request(asked))
+        lines = render(plan).splitlines()
+        made += "\n".join([lines[1], *(line for line in lines if re.match("#PBS|#SBATCH|module ", line))]) + "\n\n"
+    as_reviewed(made, f"{site}.txt", request)
 
 
 @pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
@@ -60,5 +87,5 @@ def test_script_is_sound_shell(golden):
 
 
 def test_no_golden_is_left_over():
-    """Every golden script belongs to a case."""
-    assert {path.stem for path in GOLDEN.glob("*.sh")} == {f"{s}-{p}-{n}-{launcher}" for s, p, n, launcher in CASES}
+    """Every golden file belongs to a case."""
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.sh" for name in SCRIPTS} | {f"{s}.txt" for s in SITES}

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import call, processes_with, start, state, submit, wait_until
-
-from hpclaunch.rehearsal import pbs
+from standin import pbs
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
@@ -56,6 +55,7 @@ def test_a_job_submitted_by_hand_can_be_asked_about(work, monkeypatch):
     assert "no data" in call("why", run_folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "launcher", "seconds", "attempts"),
     [(1, "tasks", 0.05, 1), (2, "tasks", 0.5, 2), (2, "torchrun", 0.05, 1), (2, "lightning", 1.5, 1),
@@ -110,6 +110,7 @@ TWICE = ("--job-name", "twice", "--max-attempts", "3", "-t", "00:10:00")
 UNTIL_GO = ("bash", "-c", "until [ -e go ]; do sleep 0.1; done; [ $HPCLAUNCH_ATTEMPT = 2 ] && echo done || exit 75")
 
 
+@pytest.mark.slow
 def test_qsub_may_fail_for_a_while(work, server):
     """A run with attempts left goes on although qsub fails at first."""
     job = submit(*GADI, *TWICE, "--", *UNTIL_GO)
@@ -120,6 +121,7 @@ def test_qsub_may_fail_for_a_while(work, server):
     assert "qsub: Resource temporarily unavailable" in output(job, "twice")
 
 
+@pytest.mark.slow
 def test_an_attempt_that_cannot_be_submitted_is_told_with_the_way_on(work, server):
     """When qsub fails to the end, output and `why` say so, and the command that is printed goes on."""
     job = submit(*GADI, *TWICE, "--warn-before", "10s", "--", *UNTIL_GO)
@@ -159,6 +161,7 @@ def runs_script(process: Path, folder: Path) -> bool:
     return str(folder) in words and "/mom_priv/jobs/" in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_a_killed_script_leaves_no_process(work, server, launcher):
     """After SIGKILL of the job script nothing of the job is left on any node, and another job's processes live on."""
@@ -172,6 +175,7 @@ def test_a_killed_script_leaves_no_process(work, server, launcher):
         beside.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [True, False])
 def test_mpirun_leaves_no_process(work, tmp_path, killed):
     """Under mpirun too, what ranks started in sessions of their own ends with a killed script or a failed rank."""
@@ -198,8 +202,9 @@ def test_mpirun_leaves_no_process(work, tmp_path, killed):
     wait_until(lambda: processes_with(str(work / "hpclaunch-runs")) == [], 5)
 
 
-def test_teardown_runs_when_the_job_is_deleted_or_its_environment_fails(work):
+def test_teardown_runs_when_the_job_is_deleted_or_its_environment_fails(work, qsub):
     """On qdel the ranks end first, then the lines of --teardown run, once; they run after a failing --setup too."""
+    qsub(kill_delay=20)
     lines = ("--teardown", "ls up-* >>saved; echo bye >>saved")
     command = ("bash", "-c", "touch up-$RANK; trap 'sleep 1; rm up-$RANK; exit' TERM; while :; do sleep 0.1; done")
     job = submit(*GADI, "--nodes", "2", "--tasks-per-node", "1", *lines, "--", *command)

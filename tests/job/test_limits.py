@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import Plan, consider
+from hpclaunch.job.consider import consider
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 

@@ -9,7 +9,8 @@ import pytest
 
 from hpclaunch import walltime
 from hpclaunch.errors import RequestError
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request, quote
 from hpclaunch.profile import search
 

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from hpclaunch.job.links import followed
-from hpclaunch.job.plan import make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.machine import follow_links
 from hpclaunch.job.request import make_request
 from hpclaunch.job.storage import named_by
 from hpclaunch.profile import search
@@ -118,7 +118,7 @@ def test_paths_are_looked_up_only_where_a_site_wants_to_know(tmp_path, monkeypat
     """Whoever plans a job, the command line or a program, no path is followed for a site that asks for none."""
     (tmp_path / "home" / "project").mkdir()
     monkeypatch.chdir(tmp_path / "home" / "project")
-    assert followed(search.load(name).site, make_request({"site": name})).links == links
+    assert follow_links(search.load(name).site, make_request({"site": name})).machine.links == links
 
 
 def test_odd_words_are_no_trouble(cli, on_gadi):

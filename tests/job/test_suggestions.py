@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch.job.checks import Finding
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
@@ -100,7 +100,6 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, database=None)
 @given(place=st.sampled_from(PLACES), asked=REQUESTS)
 def test_no_suggestion_is_refused_in_its_turn(profiles, place, asked):
     """Each option that a message says to use is taken: what it was said of is gone, and nothing else is refused."""

@@ -48,8 +48,8 @@ YAML = {
         + "".join(f"  p{i}: {{max_core: 1}}\n" for i in range(4_000)),
         ":5: partitions.p0.max_core: unknown key (did you mean max_cores?)",
     ),
-    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "(a+)+, may take for ever"),
-    "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take for ever"),
+    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "(a+)+, may take forever"),
+    "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take forever"),
     "repeats": (BASE + "refused_directives: [{pattern: '.*a.*a.*a.*a', why: x}]\n", "more than 3 repeats"),
     "escape": ('title: "\\e[2Jx"\nscheduler: "\\e]0;hi\\a"\n"\\e[31mkey": 1\n', ":3: \\x1b[31mkey: unknown key"),
     "direction": (BASE + 'docs: "a\\u202eb"\n', ":3: docs: expected one line of text"),
@@ -106,10 +106,10 @@ def test_one_broken_profile_breaks_nothing_else(cli, work, monkeypatch):
     for name, (text, _) in YAML.items():
         if name in ("bool", "nested", "aliases", "escape", "pattern"):
             (work / "site_profiles" / f"{name}.yaml").write_text(text)
-    listed = " ".join(cli("sites").stdout.split())
+    listed = " ".join(cli("site", "list").stdout.split())
     assert "bool broken: site_profiles/bool.yaml:3: 'x' cannot be read as bool" in listed
     assert "gadi NCI Gadi (pbs)" in listed
-    assert "\x1b" not in cli("sites").stdout
+    assert "\x1b" not in cli("site", "list").stdout
     assert cli("render", "--site", "gadi", "-A", "ab12", "--", "true").exit_code == 0
     assert '"probe"' in cli("doctor", "--json", "--site", "gadi", "--", "true").stdout
     monkeypatch.setenv("_HPCLAUNCH_COMPLETE", "bash_complete")
@@ -139,5 +139,5 @@ def test_a_stranger_in_the_registry_is_named_and_left_aside(work, tmp_path, monk
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0
     assert job in done.stdout
-    assert done.stderr.count(": no run's file, left aside\n") == 8
+    assert done.stderr.count(": not a run's file, skipped\n") == 8
     assert "\x1b" not in done.stderr

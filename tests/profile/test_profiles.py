@@ -59,7 +59,8 @@ def test_every_mistake_is_named_at_once_with_file_and_line(profile):
         """)
     at = "site_profiles/test.yaml"
     assert refused("test") == [
-        f"{at}:2: scheduler: invalid enum value 'slurn' (it says 'slurn')",
+        f"{at}:2: scheduler: no such scheduler (did you mean slurm?)",
+        f"{at}:3: default_partition: no such partition (did you mean gpu?)",
         f'{at}:4: default_walltime: YAML reads 48:00:00 as a number: quote it, "48:00:00"',
         f"{at}:7: partitions.gpu.cores_per_nod: unknown key (did you mean cores_per_node?)",
         f"{at}:8: partitions.gpu.gpus_per_node: expected `int` >= 0 (it says '-4')",
@@ -213,10 +214,10 @@ def test_host_name_chooses_the_site():
 def test_sites_lists_all_and_marks_the_unusable(cli, profile):
     """`sites` shows every profile, one that is broken as well, as a table and as JSON."""
     profile("title: 1\n", "broken")
-    table = cli("sites").stdout
+    table = cli("site", "list").stdout
     assert "NCI Gadi (pbs), 15 partitions, checked" in table
     assert "broken: site_profiles/broken.yaml:" in table
-    rows = {row["name"]: row for row in json.loads(cli("sites", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(cli("site", "list", "--json").stdout)}
     assert rows["jean-zay"]["scheduler"] == "slurm"
     assert "title: expected `str`" in rows["broken"]["error"]
 
@@ -258,7 +259,7 @@ def test_site_new_writes_a_starter_that_checks(cli):
     path.write_text("precious")
     again = cli("site", "new", "mine", "--from", "gadi")
     assert again.exit_code == 1
-    assert "is there already" in again.stderr
+    assert "exists; edit it" in again.stderr
     assert path.read_text() == "precious"
 
 
@@ -267,7 +268,7 @@ def test_site_new_refuses_names_that_are_no_names(cli, name):
     """A profile's name is a plain word."""
     result = cli("site", "new", name, "--from", "gadi")
     assert result.exit_code == 1
-    assert "a profile's name has letters" in result.stderr
+    assert "a profile's name may only have letters" in result.stderr
 
 
 def test_every_commented_line_of_the_starter_is_right(cli):
@@ -275,7 +276,7 @@ def test_every_commented_line_of_the_starter_is_right(cli):
     cli("site", "new", "mine", "--from", "gadi")
     path = paths.user_config() / "site_profiles" / "mine.yaml"
     lines = path.read_text().splitlines()
-    begin = lines.index("# Whom to charge when --account is not given.")
+    begin = lines.index("# The account to charge without --account.")
     opened = [line.removeprefix("# ") for line in lines[begin:]]
     kept = [line for line in opened if ":" in line or line.strip().startswith("-")]
     path.write_text("\n".join(lines[:begin] + kept).replace("NAME", "gpuvolta"))

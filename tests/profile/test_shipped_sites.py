@@ -3,18 +3,19 @@
 import re
 
 import pytest
+from conftest import SHIPPED
 
-from hpclaunch import paths
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import job_cost
-from hpclaunch.job.plan import make_plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import model, search
 
-FILES = sorted(paths.shipped("site_profiles").glob("*.yaml"))
+pytestmark = pytest.mark.shipped
+FILES = sorted(SHIPPED.glob("*.yaml"))
 
 
 def shipped(name: str) -> model.Site:
-    return search.load(str(paths.shipped("site_profiles") / f"{name}.yaml")).site
+    return search.load(str(SHIPPED / f"{name}.yaml")).site
 
 
 GADI, JEAN_ZAY = shipped("gadi"), shipped("jean-zay")
@@ -79,23 +80,23 @@ def test_login_node_is_recognised(monkeypatch, tmp_path, hostname, name):
     assert search.match_host(hostname) == name
 
 
-# queue: cores, GB and jobfs GB of a node; SU per core and hour; cores: hours
+# queue: cores, GB and jobfs GB of a node; cores: hours
 QUEUES = """
-normal     48  192   400 2.0   672:48 1440:24 2976:10 20736:5
-express    48  192   400 6.0   480:24 3168:5
-normalbw   28  256   400 1.25  336:48 840:24 1736:10 10080:5
-expressbw  28  256   400 3.75  280:24 1848:5
-normalsl   32  192   400 1.5   288:48 608:24 1984:10 3200:5
-normalsr  104  500   400 2.0   1040:48 2080:24 4160:10 10400:5
-expresssr 104  500   400 6.0   1040:24 2080:5
-hugemem    48 1470  1400 3.0   48:48 96:24 192:5
-hugemembw  28 1020   390 1.25  28:48 140:12
-megamem    48 2990  1400 5.0   48:48 96:24
-megamembw  64 3000   800 1.25  32:48 64:12
-gpuvolta   48  382   400 3.0   96:48 192:24 960:5
-dgxa100   128 2000 28000 4.5   128:48 256:5
-gpuhopper  48 1022  1700 7.5   48:48
-copyq       -  190     - 2.0   1:10
+normal     48  192   400   672:48 1440:24 2976:10 20736:5
+express    48  192   400   480:24 3168:5
+normalbw   28  256   400   336:48 840:24 1736:10 10080:5
+expressbw  28  256   400   280:24 1848:5
+normalsl   32  192   400   288:48 608:24 1984:10 3200:5
+normalsr  104  500   400   1040:48 2080:24 4160:10 10400:5
+expresssr 104  500   400   1040:24 2080:5
+hugemem    48 1470  1400   48:48 96:24 192:5
+hugemembw  28 1020   390   28:48 140:12
+megamem    48 2990  1400   48:48 96:24
+megamembw  64 3000   800   32:48 64:12
+gpuvolta   48  382   400   96:48 192:24 960:5
+dgxa100   128 2000 28000   128:48 256:5
+gpuhopper  48 1022  1700   48:48
+copyq       -  190     -   1:10
 """.strip().splitlines()
 
 
@@ -107,13 +108,12 @@ def test_gadi_has_the_queues_that_people_may_use():
 
 @pytest.mark.parametrize("row", QUEUES, ids=lambda row: row.split()[0])
 def test_gadi_queue_limits(row):
-    """A queue has NCI's node, rate and walltime tiers."""
-    name, cores, mem, jobfs, rate, *limits = row.split()
+    """A queue has NCI's node and walltime tiers."""
+    name, cores, mem, jobfs, *limits = row.split()
     queue = GADI.partitions[name]
     assert queue.cores_per_node == (None if cores == "-" else int(cores))
     assert queue.mem_gb_per_node == int(mem)
     assert queue.jobfs_gb_per_node == (None if jobfs == "-" else int(jobfs))
-    assert queue.charge and (queue.charge.unit, queue.charge.per, queue.charge.rate) == ("SU", "core", float(rate))
     assert tiers(queue).split() == limits
     assert queue.max_cores == int(limits[-1].split(":")[0])
     assert GADI.internet is False and bool(queue.internet) == (name == "copyq")
@@ -128,14 +128,12 @@ def test_gadi_sizes_are_whole_nodes(name):
             assert bound % queue.cores_per_node == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "gpus", "cpus", "su"), [("gpuvolta", 4, 12, 36), ("dgxa100", 8, 16, 72), ("gpuhopper", 4, 12, 90)]
-)
-def test_gadi_gpu_queues(name, gpus, cpus, su):
-    """A GPU comes with just its share of cores, and an hour of it costs what they do."""
+@pytest.mark.parametrize(("name", "gpus", "cpus"), [("gpuvolta", 4, 12), ("dgxa100", 8, 16), ("gpuhopper", 4, 12)])
+def test_gadi_gpu_queues(name, gpus, cpus):
+    """A GPU comes with just its share of cores."""
     queue = GADI.partitions[name]
     assert (queue.gpus_per_node, queue.cpus_per_gpu, queue.cpus_per_gpu_exact) == (gpus, cpus, True)
-    assert queue.gpu and queue.charge and queue.charge.rate * cpus == su
+    assert queue.gpu
     assert {n for n, q in GADI.partitions.items() if q.gpus_per_node} == {"gpuvolta", "dgxa100", "gpuhopper"}
 
 
@@ -147,23 +145,28 @@ def test_gadi_least_sizes(name, least, step):
     assert (GADI.partitions[name].min_cores, GADI.partitions[name].core_step) == (least, step)
 
 
-@pytest.mark.parametrize(
-    ("name", "cpus", "mem", "su"),
-    [
-        ("normal", 8, 16, 80),
-        ("normal", 8, 128, 320),
-        ("normal", 8, 192, 480),
-        ("express", 8, 16, 240),
-        ("gpuvolta", 12, 90, 180),
-        ("gpuvolta", 12, 380, 716.23),
-    ],
-)
-def test_gadi_price_examples(name, cpus, mem, su):
-    """The examples of NCI's "Job costs", five hours each, cost what that page says."""
-    queue = GADI.partitions[name]
-    gpus = cpus // 12 if queue.gpus_per_node else 0
-    cost = job_cost(queue, nodes=1, gpus_per_node=gpus, cpus_per_node=cpus, mem_gb=mem, seconds=5 * 3600)
-    assert cost and (cost.amount, cost.unit) == (su, "SU")
+# NCI's "Queue Limits": SU for a core and hour, in the order of QUEUES
+RATES = [2, 6, 1.25, 3.75, 1.5, 2, 6, 3, 1.25, 5, 1.25, 3, 4.5, 7.5, 2]
+# NCI's "Job costs": queue, cpus, GB, SU for five hours
+EXAMPLES = [
+    ("normal", 8, 16, 80),
+    ("normal", 8, 128, 320),
+    ("normal", 8, 192, 480),
+    ("express", 8, 16, 240),
+    ("gpuvolta", 12, 90, 180),
+    ("gpuvolta", 12, 380, 716.23),
+]
+
+
+def test_gadi_prices():
+    """A core and hour of each queue costs NCI's rate, and NCI's worked examples cost what that page says."""
+    assert {queue.charge.unit for queue in GADI.partitions.values()} == {"SU"}
+    assert [GADI.partitions[row.split()[0]].charge.rate for row in QUEUES] == RATES
+    for name, cpus, mem, su in EXAMPLES:
+        gpus = cpus // 12 if name == "gpuvolta" else 0
+        sizes = {"nodes": 1, "gpus_per_node": gpus, "cpus_per_node": cpus, "mem_gb": mem}
+        cost = job_cost(GADI.partitions[name], seconds=5 * 3600, **sizes)
+        assert cost and cost.amount == su
 
 
 @pytest.mark.parametrize("name", [row.split()[0] for row in QUEUES if row.split()[0] not in ("normal", "copyq")])

@@ -1,4 +1,4 @@
-"""`hpclaunch run --site`: the very script that a cluster would get, run here on stand-ins for what is only there."""
+"""`hpclaunch run --site`: the script that a cluster would get, run here with stand-ins for what only a cluster has."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import COUNT, IDRIS, call, processes_with, start, wait_until
+from conftest import COUNT, IDRIS, call, processes_with, slow, start, wait_until
 
 import hpclaunch
+from hpclaunch import rehearsal
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.request import Request
 from hpclaunch.profile import search
-from hpclaunch.rehearsal.pbs.settings import queues_of
 
 CONTRACT = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -48,6 +51,7 @@ def test_every_rank_has_its_place(site, nodes):
     ]
 
 
+@pytest.mark.train
 @pytest.mark.parametrize("site", SITES)
 def test_torchrun_numbers_nodes_and_ranks_alike(site):
     """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""
@@ -56,6 +60,7 @@ def test_torchrun_numbers_nodes_and_ranks_alike(site):
     assert len({row[:2] for row in found}) == 1
 
 
+@pytest.mark.slow
 def test_recipes_for_slurm_work():
     """What reads Slurm's own variables, idr_torch and the Trainer of IDRIS's page, finds its place in a rehearsal."""
     pytest.importorskip("idr_torch", reason="idr_torch is not installed (pip install '.[dev]')")
@@ -73,6 +78,7 @@ def test_lightning_starts_once_a_node(site):
     assert [row[2:] for row in found] == [("4", str(node), "-", "-", "2") for node in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", SITES)
 def test_mpirun_starts_all_ranks(site):
     """With mpirun, Open MPI's own numbers the ranks; where it is missing the rehearsal says so."""
@@ -84,6 +90,7 @@ def test_mpirun_starts_all_ranks(site):
     assert [row[2:] for row in found] == [("4", str(rank // 2), str(rank), str(rank % 2), "2") for rank in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 @pytest.mark.parametrize("site", SITES)
 def test_a_failing_rank_gives_its_exit_code(site, launcher, work):
@@ -95,6 +102,7 @@ def test_a_failing_rank_gives_its_exit_code(site, launcher, work):
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("site", SITES)
 def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
@@ -112,10 +120,66 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
-@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize(
+    ("site", "code", "words"), [("gadi", 1, "=>> PBS: job killed: walltime exceeded"), ("jean-zay", 143, "TIMEOUT")]
+)
+def test_the_walltime_ends_the_job(site, code, words, work):
+    """Past its walltime a job gets TERM, and the rehearsal says why it ended."""
+    command = "trap 'touch warned; exit 5' TERM; while :; do sleep 0.2; done"
+    process = start(
+        "run",
+        "--site",
+        site,
+        "-t",
+        "00:00:04",
+        "--launcher",
+        "tasks",
+        "--tasks-per-node",
+        "1",
+        "--",
+        "bash",
+        "-c",
+        command,
+    )
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, (work / "warned").exists()) == (code, True)
+    assert words in stdout + stderr
+    assert processes_with(str(work / "hpclaunch-runs")) == []
+
+
+def test_the_jobs_of_an_array_run_one_after_the_other(work):
+    """On PBS each job of an array has its index and its output, and the first that fails gives the exit code."""
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "here.yaml").write_text("extends: pbs\ntitle: The tests' own\n")
+    command = ("bash", "-c", "echo index $PBS_ARRAY_INDEX of $PBS_ARRAY_ID; exit $PBS_ARRAY_INDEX")
+    words = ("--nodes", "1", "--directive", "-J 0-2", "--directive", "-r y", "--job-name", "a", "--launcher", "tasks")
+    process = start("run", "--site", "here", *words, "--", *command)
+    assert "index 2 of " in process.communicate(timeout=60)[0]
+    assert process.returncode == 1
+    assert [path.suffix for path in sorted(work.glob("a.o*"))] == [".0", ".1", ".2"]
+
+
+def test_what_a_task_of_pbs_does_not_get(work):
+    """A command sees what the script exports, in the script's order, though pbsdsh passes none of it on."""
+    folder = rehearse("gadi", "--launcher", "tasks", "--setup", "export MINE=here", "--", "python", "-c", REPORT)
+    for path in sorted(folder.glob("rank-*.log")):
+        report = json.loads(path.read_text())
+        assert (report["MINE"], report["PBS_JOBID"]) == ("here", folder.name)
+        assert report["PWD"] == str(work)
+
+
+def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
+    """A scheduler without a stand-in is named, instead of being rehearsed as another."""
+    monkeypatch.setattr(rehearsal, "REHEARSALS", {})
+    plan = make_plan(search.load("gadi"), Request(site="gadi", command=["true"]))
+    with pytest.raises(HpclaunchError, match="no rehearsal for scheduler pbs"):
+        rehearsal.rehearse(plan, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("site", "launcher"), [("gadi", "torchrun"), ("jean-zay", "tasks")])
 def test_it_goes_on_past_the_walltime(site, launcher, work):
-    """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
+    """A command of more than two walltimes is warned, saves, and goes on, no step lost or done twice."""
     (work / "count.py").write_text(COUNT.replace("LIMIT", "34"))
     words = ("-t", "00:00:30", "--warn-before", "15s", "--max-attempts", "12", "--launcher", launcher)
     folder = rehearse(site, *words, "--", "python", "count.py", seconds=400)
@@ -124,6 +188,7 @@ def test_it_goes_on_past_the_walltime(site, launcher, work):
     assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 12 ---"
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_jobs_may_not_submit_jobs(work):
     """At a site with `resubmit: false` all attempts are submitted together here too, and the work gets done."""
     (work / "site_profiles").mkdir()
@@ -136,10 +201,16 @@ def test_it_goes_on_where_jobs_may_not_submit_jobs(work):
     assert [line for line in log if line.startswith("---")] == ["--- attempt 1 of 3 ---", "--- attempt 2 of 3 ---"]
 
 
+@pytest.mark.train
 @pytest.mark.parametrize(
-    ("nodes", "launcher"), [(2, "tasks"), (2, "torchrun"), (2, "lightning"), (2, "mpirun"), (3, "tasks")]
+    ("site", "nodes", "launcher"),
+    [
+        ("gadi", 2, "torchrun"),
+        ("jean-zay", 2, "tasks"),
+        *(slow("gadi", nodes, launcher) for nodes, launcher in ((2, "lightning"), (2, "mpirun"), (3, "tasks"))),
+        *(slow("jean-zay", 2, launcher) for launcher in ("torchrun", "lightning", "mpirun")),
+    ],
 )
-@pytest.mark.parametrize("site", SITES)
 def test_the_bundled_workload_trains(site, nodes, launcher):
     """Lightning finds its world under the script that the site would get."""
     if launcher == "mpirun" and shutil.which("mpirun") is None:
@@ -149,14 +220,3 @@ def test_the_bundled_workload_trains(site, nodes, launcher):
     log = folder / ("node-0.log" if launcher == "lightning" else "rank-0.log")
     assert "test accuracy" in log.read_text()
     assert f"MEMBER: 1/{2 * nodes}" in log.with_suffix(".err").read_text()
-
-
-def test_rehearsal_has_the_profiles_queues():
-    """The stand-in refuses what the site's profile does: its own queues, short walltimes, and nothing unconfirmed."""
-    gadi = queues_of(search.load("gadi").site)
-    assert set(gadi) == set(search.load("gadi").site.partitions)
-    assert (gadi["gpuhopper"].max_cores, gadi["gpuvolta"].max_cores) == (None, 960)
-    Path("mine.yaml").write_text(
-        "extends: gadi\ntitle: Mine\npartitions: {normal: {walltime: [{max_walltime: '00:30:00'}]}}\n"
-    )
-    assert queues_of(search.load("mine.yaml").site)["normal"].walltime == ((None, 1800),)

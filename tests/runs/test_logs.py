@@ -1,4 +1,4 @@
-"""Logs of a run: read, folded, followed while programs write them."""
+"""Logs of a run: read, collapsed, followed while programs write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import logs, registry
-from hpclaunch.runs.collapse import fold
 from hpclaunch.runs.registry import Run
 
 X = "\N{MULTIPLICATION SIGN}"
@@ -52,14 +51,28 @@ def impatient(monkeypatch):
     monkeypatch.setattr(logs, "ASK_SECONDS", 0.2)
 
 
-def test_a_batch_is_folded_in_the_order_of_first_sight():
+def test_lines_collapse_in_the_order_of_first_sight(run):
     """Lines of several ranks become one, a line that a rank repeats stays two."""
-    pairs = [("0", "a"), ("1", "a"), ("0", "b"), ("0", "a"), ("1", "c"), ("2", "a"), ("1", "a")]
-    assert list(fold(pairs)) == [(f"{X}3", "a"), ("0", "b"), (f"{X}2", "a"), ("1", "c")]
+    write(run, 0, "a\nb\na\n")
+    write(run, 1, "a\nc\na\n")
+    write(run, 2, "a\n")
+    assert read(run) == [f"[{X}3] a", "[0] b", "[1] c", f"[{X}2] a"]
 
 
-def test_read_folds_drifting_ranks(run):
-    """Rank 0's table of 70 lines and its loss after each step do not keep 500 steps of four ranks from being folded."""
+def test_logs_in_folders_by_node_are_found(run):
+    """Logs of many ranks, which lie in a folder for each node, are read as those beside each other are."""
+    for rank in range(4):
+        folder = run.path / f"node-{rank // 2}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"rank-{rank}.log").write_text(f"hello\nI am {rank}\n")
+        (folder / f"rank-{rank}.err").write_text("oh\n")
+    (run.path / "node-0.log").write_text("of the launcher\n")
+    assert read(run) == [f"[{X}4] hello", *(f"[{rank}] I am {rank}" for rank in range(4)), f"[{X}4] oh"]
+    assert read(run, 3) == ["hello", "I am 3", "oh"]
+
+
+def test_read_collapses_drifting_ranks(run):
+    """Rank 0's table of 70 lines and its loss after each step do not keep 500 steps of four ranks apart."""
     for rank in range(4):
         table = "".join(f"layer {n}\n" for n in range(70)) if rank == 0 else ""
         steps = "".join(f"step {n}\n" + (f"loss {n}\n" if rank == 0 else "") for n in range(500))
@@ -127,8 +140,9 @@ def test_follow_shows_lines_as_a_program_writes_them(run):
     assert [line for line, _ in seen] == ["[0] one", "[0] two", "[0] three"]
 
 
-def test_follow_folds_what_four_programs_write_at_about_the_same_time(run):
-    """Ranks that write the same line within a poll of each other are folded, logs that appear late are found."""
+@pytest.mark.slow
+def test_follow_collapses_what_four_programs_write_at_about_the_same_time(run):
+    """Ranks that write the same line within a poll of each other are collapsed, logs that appear late are found."""
     code = (
         "import sys, time; rank = int(sys.argv[1]); time.sleep(rank * 0.04)\n"
         "with open(f'rank-{rank}.log', 'w', 1) as file:\n"
@@ -141,6 +155,7 @@ def test_follow_folds_what_four_programs_write_at_about_the_same_time(run):
     assert sorted(lines[4:]) == [f"[{rank}] I am {rank}" for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_follow_survives_logs_that_are_cut_replaced_and_gone(run):
     """A log that is emptied, put in place of another, or removed and written again is shown from its new start."""
     path = run.path / "rank-0.log"

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from conftest import processes_with, start, wait_until
+from conftest import processes_with, slow, start, wait_until
 
 CONTRACT = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = (
@@ -32,7 +32,7 @@ def run_folder(work):
     return folder
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), "mpirun"])
 def test_every_rank_has_its_place(work, launcher):
     """Two nodes of two ranks have the seven variables right, a log each, one low port, and all cores to run on."""
     if launcher == "mpirun" and not shutil.which("mpirun"):
@@ -94,7 +94,7 @@ def test_script_runs_by_hand_from_any_folder(work, cli, monkeypatch):
     assert (run_folder(folder) / "rank-0.log").read_text() == "hi there\n"
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("mpirun")])
 def test_a_failing_rank_ends_all_with_its_code(work, launcher):
     """Rank 3 exits with 7: the run ends within seconds with 7, says so, and leaves no process behind."""
     if launcher == "mpirun" and not shutil.which("mpirun"):
@@ -109,6 +109,7 @@ def test_a_failing_rank_ends_all_with_its_code(work, launcher):
     assert processes_with(str(run_folder(work))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_interrupting_ends_every_process(work, number):
     """Ctrl-C, TERM and a closed terminal end ranks that ignore signals, and what they started, within seconds."""
@@ -128,6 +129,7 @@ def test_interrupting_ends_every_process(work, number):
     assert processes_with(str(run_folder(work))) == []
 
 
+@pytest.mark.slow
 def test_term_during_the_setup_ends_what_it_started(work):
     """TERM while a line of setup runs, before any rank, ends that program too, even one that ignores the signal."""
     sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"

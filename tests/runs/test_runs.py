@@ -31,8 +31,11 @@ def word(job: str) -> str:
 
 def test_a_job_without_a_scheduler_has_the_same_life(work):
     """On a laptop a job runs in the background, has states, logs and an exit code, and outlives the command line."""
-    job = submit("--tasks-per-node", "2", "--", "sh", "-c", "echo from $RANK; sleep 6; exit 4")
+    job = submit(
+        "--tasks-per-node", "2", "--", "sh", "-c", "echo from $RANK; until [ -e go ]; do sleep 0.1; done; exit 4"
+    )
     assert word(job) == "RUNNING"
+    (work / "go").touch()
     call("wait", job, code=4)
     assert word(job) == "FAILED"
     assert (work / "hpclaunch-runs" / job / "rank-1.log").read_text() == "from 1\n"
@@ -59,6 +62,7 @@ def test_cancelled_is_cancelled(work):
     call("cancel", job)
 
 
+@pytest.mark.slow
 def test_after_runs_in_order_and_only_after_success():
     """A job after a failed one never runs; one after a good one does."""
     good = submit("--", "sleep", "1")

@@ -8,6 +8,12 @@ import time
 import msgspec
 import pytest
 
+from hpclaunch import paths
+from hpclaunch.profile import search
+from hpclaunch.profile.model import Messages
+from hpclaunch.profile.rules import messages_mistakes
+from hpclaunch.profile.yamlfile import Document, convert
+from hpclaunch.runs import registry
 from hpclaunch.runs.registry import (
     CANCELLED,
     COMPLETED,
@@ -20,7 +26,7 @@ from hpclaunch.runs.registry import (
     Run,
     State,
 )
-from hpclaunch.runs.why import exit_words, explain, headline
+from hpclaunch.runs.why import explain
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def test_what_was_told_to_end_is_not_why_a_killed_script_died(run):
     fail(run, 143, "rank-3.log", "step 7")
     assert explain(run, State(FAILED, "", 137))[:2] == [
         "1234 (jean-zay, train) FAILED: the job script exited with 137",
-        f"Exit code 137: {exit_words(137)}.",
+        "Exit code 137: SIGKILL: most often out of memory (RAM), else killed by the scheduler or a user.",
     ]
 
 
@@ -88,10 +94,11 @@ def test_what_was_told_to_end_is_not_why_a_killed_script_died(run):
         ("ValueError: something of its own", ""),
     ],
 )
+@pytest.mark.shipped
 def test_known_last_lines_come_with_advice(run, last, advice):
     """What people meet most is recognised in the last lines, the rest is left without a guess."""
     fail(run, 1, "rank-0.log", "Traceback (most recent call last):", last, who="rank 0 on n1")
-    lines = explain(run, State(FAILED, "", 1))
+    lines = explain(run, State(FAILED, "", 1), search.load("gadi").site.messages)
     assert lines[1] == "Exit code 1: an error; a Python exception ends so."
     if advice:
         assert lines[-2] == f"    {last}"
@@ -109,35 +116,35 @@ def test_the_last_known_line_counts(run):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (0, "ended well"),
         (1, "Python exception"),
         (2, "wrong options"),
         (3, "own code"),
         (126, "cannot be executed"),
         (127, "command not found"),
-        (134, "SIGABRT: it gave up by itself, as NCCL"),
+        (134, "SIGABRT: it aborted, as NCCL"),
         (135, "SIGBUS: often /dev/shm"),
         (137, "SIGKILL: most often out of memory"),
         (139, "SIGSEGV: a crash in compiled code"),
-        (143, "SIGTERM: it was told to end"),
+        (143, "SIGTERM: it was asked to end"),
         (250, "own code"),
         (271, "SIGTERM"),
         (-29, "walltime"),
-        (-3, "PBS"),
+        (-3, "not your program's"),
     ],
 )
-def test_exit_codes_in_words(code, words):
+def test_exit_codes_in_words(run, code, words):
     """Codes of shells, signals and PBS mean something."""
-    assert words in exit_words(code)
+    lines = explain(msgspec.structs.replace(run, scheduler="pbs"), State(FAILED, "", code))
+    assert lines[1].startswith(f"Exit code {code}: ") and words in lines[1]
 
 
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("Priority", "Nothing to mend"),
+        ("Priority", "Nothing to fix"),
         ("Resources", "next in line"),
         ("QOSMaxWallDurationPerJobLimit", "Its walltime is above what its QoS allows, so it will never start"),
-        ("QOSMaxGRESPerUser", "one person may in this QoS"),
+        ("QOSMaxGRESPerUser", "one user may in this QoS"),
         ("QOSMaxNodePerJobLimit", "more than one job may in its QoS"),
         ("QOSMaxSubmitJobPerUserLimit", "as many jobs, waiting and running"),
         ("QOSMaxJobsPerUserLimit", "As many of your jobs run"),
@@ -170,13 +177,11 @@ def test_why_a_job_waits(run, reason, words):
     assert len(lines) == 2
 
 
-@pytest.mark.parametrize(("scheduler", "name"), [("slurm", "Slurm"), ("pbs", "PBS")])
-def test_when_a_job_is_expected_to_start(run, scheduler, name):
-    """The scheduler's own forecast stands below the reason, in the reader's time."""
-    run = msgspec.structs.replace(run, scheduler=scheduler)
+def test_when_a_job_is_expected_to_start(run):
+    """The scheduler's own forecast stands below the reason, in the user's time."""
     when = time.mktime((2026, 11, 21, 14, 3, 0, 0, 0, -1))
     assert explain(run, State(PENDING, "Resources", expected_start=when))[2:] == [
-        f"{name} expects it to start at 2026-11-21 14:03."
+        "The scheduler expects it to start at 2026-11-21 14:03."
     ]
 
 
@@ -211,7 +216,7 @@ def test_a_cancelled_job_has_no_other_cause(run, code):
     fail(run, code if code < 256 else 143, "rank-0.log", "saved")
     assert explain(run, State(CANCELLED, f"CANCELLED by {os.getuid()}", code)) == [
         "1234 (jean-zay, train) CANCELLED: it was cancelled by you",
-        f"The scheduler's word is CANCELLED by {os.getuid()}: it was cancelled by you.",
+        f"The scheduler's reason is CANCELLED by {os.getuid()}: it was cancelled by you.",
     ]
     fail(run, 7, "rank-3.log", "no data here")
     assert "The first to fail: rank 3 on r7i3n0 exited with 7." in explain(run, State(CANCELLED, "", code))
@@ -264,16 +269,17 @@ def test_walltime_used_up(run):
 
 def test_what_the_scheduler_ended(run):
     """A dead node, too much memory, a missing folder and a cancellation are told in words."""
-    assert headline(run, State(FAILED, "NODE_FAIL", 0)).endswith("FAILED: a node died")
-    assert "RAM" in headline(run, State(FAILED, "OUT_OF_MEMORY", 253))
+    assert explain(run, State(FAILED, "NODE_FAIL", 0))[0].endswith("FAILED: a node died")
+    assert "RAM" in explain(run, State(FAILED, "OUT_OF_MEMORY", 253))[0]
     missing = explain(run, State(FAILED, "0:53"))
     assert missing[0].endswith("FAILED: the scheduler could not write its output, so it never began")
     assert "--output" in missing[1]
     me = explain(run, State(CANCELLED, f"CANCELLED by {os.getuid()}", 0))
     assert me[0] == "1234 (jean-zay, train) CANCELLED: it was cancelled by you"
-    assert headline(run, State(CANCELLED, "CANCELLED by 987654")).endswith("cancelled by user 987654")
-    assert "has failed" in headline(run, State(CANCELLED, "DependencyNeverSatisfied"))
-    assert headline(run, State(FAILED, "its process is gone")).endswith("killed, or the machine went down")
+    assert explain(run, State(CANCELLED, "CANCELLED by 987654"))[0].endswith("cancelled by user 987654")
+    assert "has failed" in explain(run, State(CANCELLED, "DependencyNeverSatisfied"))[0]
+    here = msgspec.structs.replace(run, scheduler="local")
+    assert explain(here, State(FAILED, "its process is gone"))[0].endswith("killed, or the machine went down")
 
 
 def test_too_much_memory_still_names_the_rank(run):
@@ -304,8 +310,9 @@ def test_without_any_note_rank_0_speaks(run):
 
 def test_a_job_that_pbs_ended_shows_its_own_output(run):
     """A note without a log leads to the job's own output."""
+    run = msgspec.structs.replace(run, scheduler="pbs")
     fail(run, 143, "-", who="the job, ended by PBS (qdel or walltime)")
-    output(run, "=>> PBS: job killed: walltime 26 exceeded limit 10")
+    (run.path.parent.parent / "train.o1234").write_text("=>> PBS: job killed: walltime 26 exceeded limit 10\n")
     lines = explain(run, State(FAILED, "", 143))
     assert lines[0].endswith("FAILED: the job, ended by PBS (qdel or walltime), exit code 143")
     assert lines[-1].startswith("Likely: The walltime was used up")
@@ -315,7 +322,7 @@ def test_a_job_that_pbs_ended_shows_its_own_output(run):
 def test_a_damaged_note_is_no_traceback(run, text):
     """A note of the first failure that was cut short is passed over."""
     (run.path / "failed").write_bytes(text.encode(errors="surrogateescape"))
-    assert headline(run, State(FAILED, "", 7)).endswith("the job script exited with 7")
+    assert explain(run, State(FAILED, "", 7))[0].endswith("the job script exited with 7")
 
 
 def test_an_empty_log_is_called_empty(run):
@@ -329,8 +336,8 @@ def test_an_empty_log_is_called_empty(run):
     [
         (State(RUNNING, hosts="r7i3n0"), "RUNNING: on r7i3n0", "logs --follow 1234"),
         (State(REQUEUED, "BeginTime"), "REQUEUED: BeginTime", "waits to start again"),
-        (State(COMPLETED, "", 0), "COMPLETED", "ended well"),
-        (State(UNKNOWN), "UNKNOWN", "knows nothing of it"),
+        (State(COMPLETED, "", 0), "COMPLETED", "ended with exit code 0"),
+        (State(UNKNOWN), "UNKNOWN", "does not know this job"),
     ],
 )
 def test_other_states_get_one_sentence(run, state, first, words):
@@ -348,3 +355,69 @@ def test_a_job_whose_rank_has_failed_tells_before_it_ends(run):
         lines = explain(run, State(word))
         assert lines[0].endswith(f"{word}: rank 3 on r7i3n0 exited with 7")
         assert lines[-1] == "    no data here"
+
+
+OWN = """\
+extends: slurm
+messages:
+  waits: {Priority: "Mondays are busy, JOB.", AssocOurs*: Ask Ann.}
+  hints: {hello world: Say it again}
+  exit_codes: {7: the licence server is away}
+"""
+
+
+def test_a_site_adds_sentences_of_its_own(run, work):
+    """What a profile has under `messages` comes before what is shipped, which still holds for all else."""
+    (work / "site_profiles").mkdir()
+    (work / "site_profiles" / "mine.yaml").write_text(OWN)
+    site = search.load("mine").site.messages
+    assert explain(run, State(PENDING, "Priority"), site)[1] == "Mondays are busy, 1234."
+    assert explain(run, State(PENDING, "AssocOursJobs"), site)[1] == "Ask Ann."
+    assert "next in line" in explain(run, State(PENDING, "Resources"), site)[1]
+    fail(run, 7, "rank-3.log", "Permission denied", "hello world")
+    lines = explain(run, State(FAILED, "", 7), site)
+    assert lines[1] == "Exit code 7: the licence server is away."
+    assert lines[-1] == "Likely: Say it again."
+
+
+def test_the_command_reads_the_profile_of_the_run(run, work, cli, monkeypatch):
+    """`why` has the sentences of the run's site, and goes on without them once the profile is gone."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    (work / "site_profiles").mkdir()
+    profile = work / "site_profiles" / "mine.yaml"
+    profile.write_text(OWN)
+    registry.register(msgspec.structs.replace(run, scheduler="local", site="mine"))
+    fail(run, 1, "rank-3.log", "hello world")
+    (run.path / "exit").write_text("1\n")
+    result = cli("why", "1234")
+    assert result.stdout.endswith("Likely: Say it again.\n")
+    assert result.stderr == "hpclaunch: not shipped with hpclaunch: site_profiles/mine.yaml\n"
+    profile.unlink()
+    assert cli("why", "1234").stdout.endswith("    hello world\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("  hints: {'a(': b}", "mine.yaml:3: messages.hints.a(: no regular expression"),
+        ("  refusals: {'(a*)*': {option: --qos, key: qos}}", "mine.yaml:3: messages.refusals.(a*)*: a repeat of what"),
+        ("  hint: {a: b}", "mine.yaml:3: messages.hint: unknown key (did you mean hints?)"),
+        ("  exit_codes: {seven: b}", "mine.yaml:3: messages.exit_codes.seven: expected `int`"),
+        ("  waits:\n    a:\n      - b", "mine.yaml:4: messages.waits.a: expected `str`, got `array`"),
+    ],
+)
+def test_mistakes_in_messages_are_named(cli, work, text, mistake):
+    """A bad pattern or key in a profile's messages is refused by file, line and key."""
+    (work / "mine.yaml").write_text(f"extends: slurm\nmessages:\n{text}\n")
+    result = cli("site", "check", "mine.yaml")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"hpclaunch: {mistake}")
+
+
+def test_shipped_messages_are_right_and_no_profiles():
+    """Each shipped file of messages is checked as profiles are, and is not offered as a site."""
+    files = [*(paths.shipped("site_profiles") / "messages").glob("*.yaml")]
+    assert {path.stem for path in files} == {"common", "slurm", "pbs", "local"}
+    for path in files:
+        convert([Document.read(path)], Messages, messages_mistakes)
+    assert "common" not in search.available()

@@ -58,7 +58,7 @@ def test_a_queue_that_routes_is_named_and_those_behind_it_are_not(detected):
     assert "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf: resources_max.walltime" in text
     assert normal.max_cores == 288
     assert "A route to normal-exec, normal-large-exec, not to be named themselves" in text
-    assert "#   normal-exec: jobs come to it by way of normal" in text
+    assert "#   normal-exec: jobs reach it through normal" in text
 
 
 def test_gpus_are_those_of_the_nodes_tied_to_the_queue(detected):
@@ -81,10 +81,10 @@ def test_what_is_not_for_this_person_is_left_out_with_the_reason(detected):
 
 
 def test_memory_is_asked_for_where_little_comes_by_itself(detected):
-    """A server that gives 2 GB to who asks for none makes every job ask, so none dies of it."""
+    """A server that gives 2 GB to jobs that request none makes every job ask, so none dies of it."""
     text, found = detected("routed")
     assert found.ask_memory is True
-    assert "ask_memory: true  # qstat: the server gives 2gb to who asks for none" in text
+    assert "ask_memory: true  # qstat: the server gives 2gb to jobs that request none" in text
 
 
 def test_nodes_are_found_by_what_chunks_ask_for(detected):
@@ -144,7 +144,7 @@ BAD = {
     "none of use": (
         '#!/bin/bash\necho \'{"Queue": {"a": {"enabled": "False"}, "b c": {}}}\'\n',
         "#!/bin/bash\necho '{}'\n",
-        "queue b c: a profile's names have no such characters",
+        "partition b c: a profile's names have no such characters",
     ),
 }
 
@@ -200,7 +200,7 @@ def test_detect_never_overwrites(detected, cli):
     path.write_text("precious")
     again = cli("site", "new", "mine", "--detect")
     assert again.exit_code == 1
-    assert "is there already" in again.stderr
+    assert "exists; edit it" in again.stderr
     assert path.read_text() == "precious"
 
 
@@ -209,7 +209,7 @@ def test_a_new_profile_begins_in_one_way(cli, words):
     """--from and --detect exclude each other, and one of them is needed."""
     result = cli("site", "new", "mine", *words)
     assert result.exit_code == 2
-    assert "one of them" in result.stderr
+    assert "either --from" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_commonest_node_counts_and_others_can_be_asked_for(detected):
     assert gpu.mem_gb_per_node == 499  # less what the system keeps
     assert found.partitions["gpu-cpu"].directives == ["--partition=gpu"]
     assert found.partitions["gpu-cpu"].gpus_per_node == 0
-    assert "Decide: no feature tells the nodes with 64 cores, 3x v100, t4, 375 GB apart" in text
+    assert "Decide: a job may get a node with 64 cores, 3x v100, t4, 375 GB, which nothing tells apart" in text
     assert "--directive=--constraint=a100 keeps a job to the commonest kind" in text
 
 
@@ -89,7 +89,7 @@ def test_what_a_partition_lets_jobs_have(detected):
     assert "cores_per_node: 64  # scontrol show partition debug: MaxCPUsPerNode" in text
     assert found.ask_memory is True
     assert "Decide: a job here has at least 2 nodes (MinNodes)" in text
-    assert "Decide: charge, where Slurm's own weights are CPU=1.0,Mem=0.25G,GRES/gpu=16.0" in text
+    assert "Decide: charge; Slurm's own weights are CPU=1.0,Mem=0.25G,GRES/gpu=16.0" in text
 
 
 def test_no_limit_on_time_makes_no_tier(detected):

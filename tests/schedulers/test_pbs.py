@@ -13,7 +13,8 @@ from msgspec import structs
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.executors import script_executor
-from hpclaunch.job.plan import Plan, make_plan
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.runs import registry
@@ -53,6 +54,7 @@ def test_several_jobs_at_once(qsub, work):
     assert [row["exit_code"] for row in json.loads(call("status", "--json", *ids))] == [0, 0, 4]
 
 
+@pytest.mark.slow
 def test_wait_gives_the_jobs_exit_code(qsub):
     """`submit --wait` ends with the job, with its exit code; `--follow` shows what the ranks write meanwhile."""
     qsub()
@@ -63,6 +65,7 @@ def test_wait_gives_the_jobs_exit_code(qsub):
     assert process.returncode == 6
 
 
+@pytest.mark.slow
 def test_the_end_of_a_script_of_ones_own_is_seen_at_once(qsub, work):
     """At a site that is asked every ten minutes `--wait` sees the output come, which is when the job has ended."""
     qsub()
@@ -100,6 +103,7 @@ def test_cancel(qsub):
     call("wait", job, code=143)
 
 
+@pytest.mark.slow
 def test_after_waits_for_success(qsub):
     """A job --after another starts once that has succeeded; after a failed one it is CANCELLED, and `why` says so."""
     qsub()
@@ -167,6 +171,7 @@ def test_a_job_that_pbs_dropped_keeps_nobody_waiting(qsub):
     assert "a resource that the site does not have" in call("why", job)
 
 
+@pytest.mark.slow
 def test_without_history_the_end_is_known_all_the_same(qsub):
     """At a site that forgets jobs as they end, the exit code comes from the run folder."""
     qsub(history=False)
@@ -198,6 +203,7 @@ exit 0
 """
 
 
+@pytest.mark.slow
 def test_where_jobs_may_not_submit_all_attempts_are_submitted_at_once(qsub, work):
     """Three attempts are three jobs in a row and one run, which ends with its second; one `cancel` ends them all."""
     qsub()
@@ -238,6 +244,7 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
         )
 
 
+@pytest.mark.slow
 def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypatch):
     """With a `poll` of ten minutes, waiting asks at the beginning and once when the run folder has the exit code."""
     folder = work / "hpclaunch-runs" / "1.gadi-pbs"
@@ -258,6 +265,7 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
     assert (work / "asked").read_text() == "asked\n" * 2
 
 
+@pytest.mark.slow
 def test_a_job_that_is_cancelled_elsewhere_ends_the_wait(qsub, work):
     """Whoever waits at a site that is asked seldom learns soon that somebody cancelled the job before it began."""
     qsub()

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import COUNT, call, processes_with, start, state, submit, wait_until
-
-from hpclaunch.rehearsal import pbs
+from standin import pbs
 
 SITE = ("--site", "gadi-here", "-q", "normal", "--launcher", "tasks")
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
@@ -45,6 +44,7 @@ def attempts(job: str) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_past_its_walltime(count):
     """A run of three walltimes is one run of three jobs: REQUEUED in between, COMPLETED in the end, no step twice."""
     job = submit(*SITE, *TWO_BY_TWO, *SHORT, "--max-attempts", "6", *count(20))
@@ -64,6 +64,7 @@ def test_a_job_goes_on_past_its_walltime(count):
     assert "step 1\n" not in second
 
 
+@pytest.mark.slow
 def test_where_jobs_may_not_submit_the_chain_ends_when_the_work_is_done(count):
     """With `resubmit: false` all attempts are submitted together, and those that find nothing to do end at once."""
     words = ("--site", "gadi-no-qsub", *SITE[2:], "--tasks-per-node", "2", *SHORT, "--max-attempts", "4")
@@ -76,6 +77,7 @@ def test_where_jobs_may_not_submit_the_chain_ends_when_the_work_is_done(count):
     assert [line for line in log(job) if "step" in line] == [f"step {n}" for n in range(1, 13)]
 
 
+@pytest.mark.slow
 def test_what_comes_after_waits_for_the_last_attempt(count):
     """A job --after a chain starts after its last link; after a run whose jobs are yet to come it is refused."""
     chain = ("--site", "gadi-no-qsub", *SITE[2:], "--max-attempts", "2", "-t", "00:05:00")
@@ -83,10 +85,11 @@ def test_what_comes_after_waits_for_the_last_attempt(count):
     submit(*SITE, "--after", first, "--wait", "--", "test", "-e", "done")
     first = submit(*SITE, "--max-attempts", "2", "-t", "00:05:00", "--", "true")
     process = start("submit", *SITE, "--after", first, "--", "true")
-    assert "may go on in further PBS jobs" in process.communicate(timeout=30)[1]
+    assert "may continue in further jobs" in process.communicate(timeout=30)[1]
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_attempts_end_clearly_when_they_are_used_up(count):
     """After the last attempt the run ends with 75 and says so; one that fails by itself is never started again."""
     job = submit(*SITE, *SHORT, "--max-attempts", "2", "--wait", *count(1000), code=75)
@@ -107,6 +110,7 @@ def test_a_cancelled_job_has_no_successor(count):
     assert attempts(job) == []
 
 
+@pytest.mark.slow
 def test_a_lost_node_costs_the_job_its_attempt_only(count, tmp_path):
     """When a node dies the job notices within a minute and goes on, on other nodes, from the last save."""
     job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", *count(8))
@@ -119,6 +123,7 @@ def test_a_lost_node_costs_the_job_its_attempt_only(count, tmp_path):
     assert log(job, 3)[-1] == "done"
 
 
+@pytest.mark.slow
 def test_a_lost_node_whose_peers_fail_first_costs_the_attempt_only(count, work, tmp_path):
     """Ranks that fail because a node is gone do not end the run: the node's silence is the reason."""
     words = count(8)
@@ -136,6 +141,7 @@ def test_a_lost_node_whose_peers_fail_first_costs_the_attempt_only(count, work, 
     assert len(attempts(job)) == 1
 
 
+@pytest.mark.slow
 def test_a_job_deleted_while_it_waits_for_a_lost_node_has_no_successor(count, qsub, work, tmp_path):
     """Qdel is the last word, also when the job has just noticed that a node is gone."""
     qsub(kill_delay=20)
@@ -150,6 +156,7 @@ def test_a_job_deleted_while_it_waits_for_a_lost_node_has_no_successor(count, qs
     assert attempts(job) == []
 
 
+@pytest.mark.slow
 def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
     """With `resubmit: false`, an attempt whose first node dies does its work when PBS starts it anew."""
     words = ("--site", "gadi-no-qsub", *SITE[2:], *SHORT, "--max-attempts", "2", "--directive", "-r y")
@@ -161,6 +168,7 @@ def test_a_further_attempt_may_be_started_again_by_pbs(count, tmp_path):
     assert log(job)[-1] == "done"
 
 
+@pytest.mark.slow
 def test_attempts_go_on_in_their_run_folder(count, work, tmp_path, monkeypatch):
     """A further attempt goes on where the first did, whatever folder --setup went to and whatever qsub says besides."""
     real = tmp_path / "pbs server" / "bin" / "qsub"
@@ -178,6 +186,7 @@ def test_attempts_go_on_in_their_run_folder(count, work, tmp_path, monkeypatch):
     assert all(name.endswith(".gadi-pbs") for name in attempts(job))
 
 
+@pytest.mark.slow
 def test_a_lost_head_node_starts_the_job_again(count, tmp_path):
     """When the node of the job script dies, PBS starts the same job elsewhere, and it goes on from the last save."""
     job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", *count(8))
@@ -190,6 +199,7 @@ def test_a_lost_head_node_starts_the_job_again(count, tmp_path):
     assert log(job)[-1] == "done"
 
 
+@pytest.mark.slow
 def test_a_checkpointed_function_goes_on(work):
     """Submitit's own checkpointing works: told before the walltime, the function goes on in a new job."""
     (work / "counting.py").write_text(

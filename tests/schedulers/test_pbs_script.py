@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import PbsJob, processes_with, wait_until
+from conftest import PbsJob, processes_with, slow, wait_until
 
 # Addresses of this machine that stand for two nodes.
 HOSTS = ["127.0.0.1", "127.0.0.2"]
@@ -67,6 +67,7 @@ def test_every_rank_gets_its_place_whatever_the_nodefile_repeats(submit, work, l
     assert report["OMP_NUM_THREADS"] == "24"
 
 
+@pytest.mark.slow
 def test_torchrun_numbers_nodes_and_ranks_alike(submit, work):
     """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""
     job = submit(*script(work), options=["--launcher", "torchrun"])
@@ -110,7 +111,7 @@ def test_it_works_from_a_folder_with_blanks_and_quotes(submit, work, monkeypatch
     assert len(contract(job)) == 4
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun")])
 def test_a_failing_rank_ends_the_job_with_its_exit_code(submit, work, launcher):
     """A rank on the second node exits with 7: within seconds all end, the job's code is 7, and its log is shown."""
     fails = "import os, sys, time\nif os.environ['RANK'] == '3':\n    print('no data'); sys.exit(7)\ntime.sleep(100)\n"
@@ -160,6 +161,7 @@ def test_a_missing_program_fails_the_job(submit, work):
     assert "no-such-program" in job.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_qdel_gives_every_node_time_to_save(submit, work, launcher):
     """On qdel the ranks of both nodes get SIGTERM, have four seconds to save, and nothing is left behind."""
@@ -184,6 +186,7 @@ def test_qdel_gives_every_node_time_to_save(submit, work, launcher):
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
 
+@pytest.mark.slow
 def test_a_dead_node_is_noticed_within_a_minute(submit, work):
     """A node that never answers ends the job with a message that names it, long before the walltime."""
     job = submit(*script(work, "import time; time.sleep(300)"), options=["--launcher", "tasks"], dead=HOSTS[1])
@@ -193,6 +196,7 @@ def test_a_dead_node_is_noticed_within_a_minute(submit, work):
     assert f"node {HOSTS[1]}, which is silent" in job.output
 
 
+@pytest.mark.slow
 def test_one_node_needs_no_fan_out(submit, work):
     """A job on one node runs there directly, with the same contract, and fails with its rank's code."""
     job = submit(*script(work), nodes=1, options=["--launcher", "tasks"])
@@ -213,6 +217,7 @@ def test_wrong_number_of_hosts_is_refused(pbs, own_site, cli):
     assert "PBS gave 1 hosts, the job is made for 2" in job.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_the_bundled_workload_trains(submit, launcher):
     """Lightning finds its world of two nodes and trains under the script Gadi would get."""

@@ -103,7 +103,7 @@ def ended(status: int | None, substate: int = 93, comment: str = "", **more: obj
 @pytest.mark.parametrize(
     ("job", "word", "reason", "code", "shell", "said"),
     [
-        (ended(0, 92, f"{BEGAN} and finished"), COMPLETED, "", 0, 0, "It ended well"),
+        (ended(0, 92, f"{BEGAN} and finished"), COMPLETED, "", 0, 0, "It ended with exit code 0"),
         (ended(7, 93, f"{BEGAN} and failed"), FAILED, "", 7, 7, "your program's own code"),
         (ended(137), FAILED, "", 137, 137, "SIGKILL: most often out of memory"),
         (ended(143), FAILED, "", 143, 143, "SIGTERM"),
@@ -144,7 +144,7 @@ def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
             {"job_state": "Q", "comment": "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 4 T: 8)"},
             PENDING,
             "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 4 T: 8)",
-            "Nothing to mend",
+            "Nothing to fix",
         ),
         (
             {"job_state": "Q", "comment": "Can Never Run: Not enough total nodes available"},

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import IDRIS, call, processes_with, program, start, state, submit, wait_until
+from conftest import IDRIS, call, processes_with, program, slow, start, state, submit, wait_until
 
 import hpclaunch
 
@@ -29,7 +29,7 @@ def reports(job: str, pattern: str = "rank-*.log") -> list[dict]:
     return [json.loads(path.read_text().splitlines()[-1]) for path in sorted(Path("hpclaunch-runs", job).glob(pattern))]
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "mpirun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("mpirun")])
 def test_every_rank_has_its_place(work, monkeypatch, launcher):
     """Two nodes of two ranks, in a folder with blanks and quotes, on r7i3n0 and r6i4n0, are numbered right."""
     folder = work / 'it\'s a "b"'
@@ -57,7 +57,7 @@ def test_every_rank_has_its_place(work, monkeypatch, launcher):
         assert {report["SLURM_CPUS_PER_TASK"] for report in found} == {"10"}
 
 
-@pytest.mark.parametrize("launcher", ["tasks", "torchrun", "lightning", "mpirun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("lightning"), slow("mpirun")])
 def test_the_bundled_workload_trains(launcher):
     """`submit --wait` trains Lightning DDP on two nodes, whatever starts the ranks."""
     words = (*TWO_BY_TWO, "--launcher", launcher, "--env", "OMP_NUM_THREADS=1", *AS_ROOT)
@@ -67,6 +67,7 @@ def test_the_bundled_workload_trains(launcher):
     assert "test accuracy" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_recipes_for_slurm_work(launcher):
     """What reads Slurm's own variables finds the rank's place, also where srun starts torchrun once a node."""
@@ -79,6 +80,7 @@ def test_recipes_for_slurm_work(launcher):
     ]
 
 
+@pytest.mark.slow
 def test_a_job_submitted_from_a_job_is_like_any_other(work):
     """What an allocation was given does not count for a job that is submitted from inside it."""
     words = ("--nodes=2", "--ntasks-per-node=2", "--mem=1G", "--account=abc@v100", "--time=5", "--quiet")
@@ -112,6 +114,7 @@ PLUMBING = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_a_rehearsed_step_has_the_variables_of_a_real_one():
     """A rank's variables of the job, of the step and of its place in them are as on the cluster."""
     asked = "--directive=--partition=gpu_p13 --directive=--qos=qos_gpu-t3 --gpus-per-node 2 --cpus-per-task 10"
@@ -155,6 +158,7 @@ def test_a_job_and_its_life():
     assert (folder / "job.sh").read_text() == printed
 
 
+@pytest.mark.slow
 def test_stderr_is_in_the_log_and_alone():
     """`logs` shows what ranks write to stdout and stderr, a last traceback too; `logs --err` the latter alone."""
     code = "import sys; print('out'); print('err', file=sys.stderr); raise SystemExit('the last word')"
@@ -185,6 +189,7 @@ TWELVE = 'for i in 1 2 3 4 5 6; do echo "out $i"; echo "err $i" >&2; done; sleep
 UNRULY = ("set -euo pipefail -C; IFS=:", "trap 'echo bye >bye' EXIT", "fail() { exit 8; }; code=x ended=x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "seconds"),
     [(TWO_BY_TWO, 0.05), (("--nodes", "2", "--max-attempts", "2"), 0.5), (("--launcher", "lightning"), 1.5)],
@@ -216,6 +221,7 @@ def test_a_job_submitted_by_hand_can_be_asked_about():
     assert "no data" in call("why", folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_cancel_leaves_no_process(work, launcher):
     """Cancelled jobs are gone from every node within 15 s."""
@@ -272,6 +278,7 @@ def counting(work: Path, monkeypatch, *names: str) -> Path:
     return work / "calls"
 
 
+@pytest.mark.slow
 def test_two_hundred_submissions_lose_nothing_and_are_one_question(work, monkeypatch):
     """Of 200 jobs, 20 submitted at a time, each is in the registry, and the state of all is one question."""
     ids: set[str] = set()
@@ -291,6 +298,7 @@ def test_two_hundred_submissions_lose_nothing_and_are_one_question(work, monkeyp
     assert calls.read_text() == "sacct\n"
 
 
+@pytest.mark.slow
 def test_without_accounting_the_controller_is_asked(work, monkeypatch):
     """On a cluster without sacct the state comes from scontrol, exit code included."""
     job = submit("--tasks-per-node", "1", "--", "bash", "-c", "exit 5")
@@ -300,6 +308,7 @@ def test_without_accounting_the_controller_is_asked(work, monkeypatch):
     assert state(job)["word"] == "FAILED"
 
 
+@pytest.mark.slow
 def test_a_script_of_ones_own_is_checked_and_submitted(work):
     """`submit --script` takes any script, refuses broken ones, and directives that Slurm would ignore."""
     (work / "own.sh").write_text("#!/bin/bash\n#SBATCH --account=abc@v100\n#SBATCH --output=/dev/null\nexit 3\n")
@@ -314,6 +323,7 @@ def test_a_script_of_ones_own_is_checked_and_submitted(work):
     assert "syntax error" in process.communicate(timeout=60)[1]
 
 
+@pytest.mark.slow
 def test_a_script_of_ones_own_is_recorded_as_what_it_asks_for(work):
     """Name, size and partition are the script's own, in `jobs` as in Slurm; without a name it is its file's."""
     head = "#!/bin/bash\n#SBATCH --account=abc@v100\n#SBATCH --output=/dev/null\n"
@@ -327,6 +337,7 @@ def test_a_script_of_ones_own_is_recorded_as_what_it_asks_for(work):
     assert names == ["own_job.sh\n", "mine\n"]
 
 
+@pytest.mark.slow
 def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
     """Any byte may stand in a command's word and in the folder's name; nothing fails once Slurm has the job."""
     folder = work / os.fsdecode(b"a\xff")
@@ -338,6 +349,7 @@ def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
     assert (state(job)["word"], state(job)["folder"]) == ("COMPLETED", str(folder / "hpclaunch-runs" / job))
 
 
+@pytest.mark.slow
 def test_after_waits_for_success():
     """A job submitted --after another starts once that has succeeded."""
     first = submit("--tasks-per-node", "1", "--", "bash", "-c", "sleep 3; date +%s.%N >first")
@@ -346,6 +358,7 @@ def test_after_waits_for_success():
     assert began > ended
 
 
+@pytest.mark.slow
 def test_python_functions_run_on_every_rank():
     """In submitit's way, results and exceptions of each rank come back, with the launch contract in the environment."""
     script = """
@@ -379,6 +392,7 @@ print("fine")
     assert run.stdout == "fine\n", run.stderr
 
 
+@pytest.mark.slow
 def test_map_array_is_one_submission(work, monkeypatch):
     """Fifty functions are one array: one sbatch, fifty results."""
     calls = counting(work, monkeypatch, "sbatch")
@@ -394,6 +408,7 @@ print([job.result() for job in jobs] == [n * n for n in range(50)])
     assert calls.read_text() == "sbatch\n"
 
 
+@pytest.mark.slow
 def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
     """Where each bash of the job reads `set -eu` first, the failing rank is still named."""
     (work / "strict.sh").write_text("set -eu\n")
@@ -402,6 +417,7 @@ def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
     assert "rank 0 on " in call("why", job)
 
 
+@pytest.mark.slow
 def test_an_array_ends_with_its_last_job(work):
     """`submit --wait` of an array stays until the last of its jobs has ended, and the code of one that failed."""
     words = ("--directive=--array=0-2%2", "--tasks-per-node", "1", "--cpus-per-task", "1")

@@ -12,7 +12,7 @@ from conftest import COUNT, call, state, submit, wait_until
 
 import hpclaunch
 
-pytestmark = pytest.mark.usefixtures("slurm")
+pytestmark = [pytest.mark.usefixtures("slurm"), pytest.mark.slow]
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
 MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
 

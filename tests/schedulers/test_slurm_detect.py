@@ -33,6 +33,7 @@ def test_the_draft_is_taken_by_sbatch(work):
     assert "#SBATCH --qos=qos_gpu-t4" in (work / "job.sh").read_text()
 
 
+@pytest.mark.slow
 def test_the_doctor_asks_slurm():
     """On a login node the controller, the partition, the account and the job itself are found well."""
     own = ("--site", "mine", "--", sys.executable, "-c", "")

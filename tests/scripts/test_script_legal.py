@@ -8,7 +8,6 @@ from msgspec import structs
 from hpclaunch.job.storage import named_by
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import Report, examine
-from hpclaunch.scripts.rewrite import Rewrite, rewrite
 
 GADI = """\
 #!/bin/bash
@@ -139,73 +138,10 @@ def test_a_request_may_have_a_special_grant_s_qos(cli):
     assert "--force qos" in other.stdout
 
 
-def new(name: str, text: str) -> Rewrite:
-    return rewrite(look(name, text), {})
-
-
-def why(result: Rewrite) -> str:
-    return " ".join(text for _, text in result.problems)
-
-
-def test_what_each_rank_does_first_stays_with_each_rank():
-    """--fix keeps `export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID; tar ...` inside of the command that each rank runs."""
-    inner = "source env.sh; export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID; tar xf d.tar && python train.py --lr 1"
-    request = new("jean-zay", JZ_4 + f"srun bash -c '{inner}'\n").request
-    assert request is not None
-    kept = "export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID; tar xf d.tar && exec python train.py --lr 1"
-    assert request.command == ["bash", "-c", kept]
-    assert request.setup == ["source env.sh"]
-
-
-def test_what_a_node_does_first_is_not_done_by_each_rank():
-    """Before a torchrun on several nodes, what each node does once has no place in the new script: --fix says so."""
-    result = new("jean-zay", JZ + "srun bash -c 'tar xf d.tar; torchrun --nproc_per_node 4 train.py'\n")
-    assert result.request is None or result.problems
-    assert "`tar xf d.tar` is done once on each node" in why(result)
-    one = new("jean-zay", JZ_1 + "srun bash -c 'tar xf d.tar; torchrun --nproc_per_node 4 train.py'\n").request
-    assert one is not None
-    assert one.setup == ["tar xf d.tar"]
-
-
-def test_one_process_stays_one():
-    """--fix of a python with the cores of four tasks is one task with all of them; on several nodes there is none."""
-    request = new("jean-zay", CPU + "python prepare.py\n").request
-    assert request is not None
-    assert (request.tasks_per_node, request.cpus_per_task) == (1, 40)
-    assert "started once on 3 nodes" in why(new("jean-zay", CPU.replace("=1\n", "=3\n", 1) + "python driver.py\n"))
-
-
-def test_a_signal_with_its_trap_is_fine_and_not_carried():
-    """A B: signal that the script's trap hears is no trap; --fix leaves it out with the trap, and says what to use."""
+def test_a_signal_with_its_trap_is_fine():
+    """A B: signal that the script's trap hears is no trap."""
     text = JZ_4 + "#SBATCH --signal=B:USR1@120\ntrap 'touch stop' USR1\nsrun python train.py & wait\n"
     assert of("jean-zay", text, "signal") == []
-    result = new("jean-zay", text)
-    assert result.request is not None
-    assert result.request.directive == []
-    assert "--max-attempts" in " ".join(text for _, text in result.notes)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["module load intel-mpi\nmpirun -np 8 python train.py\n", "mpiexec.hydra -np 8 python train.py\n",
-     "mpirun -ppn 4 -np 8 python train.py\n"],
-)  # fmt: skip
-def test_another_mpi_is_not_taken_for_open_mpi(text):
-    """--fix writes Open MPI's options, so it refuses a script for another MPI and says why."""
-    assert "is not Open MPI" in why(new("gadi", GADI + text))
-
-
-def test_a_process_with_several_gpus_is_told_of(cli, work):
-    """--fix says in words that one process for several GPUs is started as a Lightning trainer is."""
-    (work / "old.sh").write_text(GADI_1 + "python train.py --gpus 4\n")
-    result = cli("check", "--script", "old.sh", "--site", "gadi", "--fix")
-    assert result.exit_code == 0
-    assert "one process that uses 4 GPUs is started with --launcher lightning" in result.stderr
-
-
-def test_no_queue_is_no_new_script():
-    """--fix does not guess the queue of a script that names none."""
-    assert "no queue is named" in why(new("gadi", GADI_1.replace("#PBS -q gpuvolta\n", "") + "python train.py\n"))
 
 
 def test_a_price_limit_counts_for_a_script(cli, work):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hpclaunch.job.plan import consider
-from hpclaunch.job.render import render
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import examine
-from hpclaunch.scripts.rewrite import rewrite
 from hpclaunch.scripts.tables import words
 
 CORPUS = [path.read_text() for path in sorted((Path(__file__).parent / "corpus").glob("*.sh"))]
@@ -28,7 +24,6 @@ PIECES = [
     "<<EOF\n",
     "bash -c '",
 ]
-SOME = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 EDITS = st.lists(
     st.tuples(st.sampled_from(["insert", "cut", "double", "swap", "move"]), st.integers(0, 10**6), st.integers(0, 40),
               st.sampled_from(PIECES)),
@@ -58,29 +53,14 @@ def survive(text: str, profile: search.Profile) -> None:
     report = examine(text, profile)
     count = len(report.lines)
     assert all(0 <= one.line <= count and one.message and one.message.isprintable() for one in report.remarks)
-    if report.asked is None:
-        return
-    result = rewrite(report, {})
-    assert (result.request is None) <= bool(result.problems)
-    if result.request is None or result.problems or report.refused:
-        return
-    plan, findings = consider(profile, result.request)
-    if plan is None or any(finding.refuses for finding in findings):
-        return
-    run = subprocess.run(["bash", "-n"], input=render(plan), capture_output=True, text=True, check=False)
-    if run.returncode:
-        old = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-        assert old.returncode, f"bash reads the old script and not the new: {run.stderr}"
 
 
-@settings(SOME, max_examples=1000)
 @given(st.sampled_from(CORPUS), st.sampled_from(sorted(SITES)), EDITS)
 def test_a_mutated_script_never_gives_a_traceback(text, name, edits):
     """Cut, doubled, moved and strange pieces are told of in printable words, at lines that are there."""
     survive(mutate(text, edits), SITES[name])
 
 
-@settings(SOME, max_examples=300)
 @given(st.text(max_size=300), st.sampled_from(sorted(SITES)))
 def test_any_text_is_survived(text, name):
     """A file with anything in it is read to its end."""
@@ -89,7 +69,7 @@ def test_any_text_is_survived(text, name):
 
 
 LIMIT = 5.0  # seconds of one core; the slowest takes a twentieth of it
-OPEN = ("(", "$(", '"$(', "{ ", "if ")  # never closed; five thousand quotes are
+OPEN = ("(", "$(", '"$(', "{ ", "if ", "<<E\n")  # never closed; five thousand quotes are
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpclaunch.profile import search
 from hpclaunch.scripts import directives, own, shell, values
 from hpclaunch.scripts.examine import examine
-from hpclaunch.scripts.lexer import plain
+from hpclaunch.scripts.launch import understand
 
 
 def options(text: str, scheduler: str = "slurm") -> list[tuple[str, str]]:
@@ -176,50 +178,146 @@ def test_a_script_s_size_in_a_request_s_words(name, header, body, expected):
     assert {key: getattr(asked, key) for key in expected} == expected
 
 
+def commands(text: str) -> list[list[str]]:
+    return [list(command.words) for command in shell.read(text).commands if command.words]
+
+
 def test_shell_is_read_as_bash_reads_it():
     """Quotes over several lines, heredocs, loops, arrays and joined commands keep their lines and words."""
     body = shell.read(
         "a 'b\nc' \\\n d\ncat <<EOF >f\n#SBATCH -N 3\nit's\nEOF\nfor i in 1 2; do\n  x $i &\ndone; wait\n"
-        "n=( $(ls) )\nf() {\n  y\n}\nz && w | v\n[[ $q && $r ]] || ((i > 3))\n"
+        "n=( $(ls) )\nf() {\n  y\n}\nz && w | v && f\n[[ $q && $r ]] || ((i > 3))\n"
     )
     assert body.error is None
     assert body.heredocs == {5, 6, 7}
-    told = [(one.first, one.last, one.block) for one in body.statements]
-    assert told[:4] == [(1, 3, ""), (4, 4, ""), (8, 10, "for"), (10, 10, "")]
-    assert [one.block for one in body.statements][4:6] == ["", "function"]
-    assert body.statements[0].commands[0].words == ["a", "'b\nc'", "d"]
+    assert [(one.line, one.name, sorted(one.inside)) for one in body.commands if one.words] == [
+        (1, "a", []), (4, "cat", []), (8, "for", []), (9, "x", ["background", "loop"]), (10, "wait", []),
+        (11, "ls", ["substitution"]), (13, "y", ["function"]), (15, "z", ["list"]), (15, "w", ["list", "pipe"]),
+        (15, "v", ["list", "pipe"]), (15, "f", ["list"]),
+    ]  # fmt: skip
+    assert body.commands[0].words == ["a", "b\nc", "d"]
 
 
-@pytest.mark.parametrize("text", ["echo 'x", 'echo "x', "x=$(ls", "if true; then\nx", "for i in 1; do x", "f() {"])
-def test_what_bash_cannot_read_is_named(text):
-    """A quote or a block that is never closed is found where it begins."""
-    error = shell.read(f"\n{text}\n").error
-    assert error is not None
-    assert error.line == 2
+def test_a_case_s_labels_and_tests_are_no_commands():
+    """What stands before a `)` of a case is no command, nor is what `[` compares; the commands behind are."""
+    text = 'case "$1" in\n  srun|-h) usage ;;\n  *.py) python "$1" ;;\nesac\n[ -d srun ] && ls\n'
+    assert commands(text) == [["usage"], ["python", "$1"], ["ls"]]
 
 
 @pytest.mark.parametrize(
-    ("word", "text"),
+    ("text", "inner"),
     [
-        ("x", "x"),
-        ("'a b'", "a b"),
-        ('"a b"c', "a bc"),
-        (r"a\ b", "a b"),
-        (r'"a\$b"', "a$b"),
-        ("'$x'", "$x"),
-        ("$x", None),
-        ('"$x"', None),
-        ("`ls`", None),
-        ("*.py", None),
-        ("~/x", None),
-        ("{a,b}", None),
-        ("a{}", "a{}"),
-        ("'*'", "*"),
+        ("bash -c 'wget x'", ["wget", "x"]),
+        ('srun -n 4 bash -lc "cd x; wget x"', ["wget", "x"]),
+        ("bash -x -c 'wget x' name", ["wget", "x"]),
+        ("eval 'wget x'", ["wget", "x"]),
+        ('ssh "$node" "cd /x && wget x"', ["wget", "x"]),
+        ("bash <<EOF\nwget x\nEOF", ["wget", "x"]),
+        ("pbsdsh -n 1 -- bash -s <<'EOF'\nwget x\nEOF", ["wget", "x"]),
+        ("bash -c \"bash -c 'wget x'\"", ["wget", "x"]),
+        ("cat > job.sh <<EOF\nwget x\nEOF", None),
+        ("sbatch <<EOF\nwget x\nEOF", None),
+        ("echo 'bash -c wget x'", None),
+        ("python <<EOF\nwget(x)\nEOF", None),
+        ("bash job.sh -c 'wget x'", None),
     ],
 )
-def test_plain_words_are_told_from_those_that_the_shell_expands(word, text):
-    """What the shell would expand is never carried over as if it were text."""
-    assert plain(word) == text
+def test_texts_for_another_shell_are_read(text, inner):
+    """`bash -c`, eval, ssh and a heredoc for bash are commands of the job; texts for other files and jobs are not."""
+    assert (["wget", "x"] in commands(text)) == (inner is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("echo 'x", 2), ('echo "x', 2), ("x=$(ls", 2), ("if true; then\nx", 2), ("for i in 1; do x", 2), ("f() {", 2),
+     ("case x in\na) y ;;", 2), ("while a; do\nif b; then\nc\nfi\nd", 2), ("if a; then\nfor i in 1; do\nfi", 3)],
+)  # fmt: skip
+def test_what_bash_cannot_read_is_named(text, line):
+    """A quote or a block that is never closed is found where it begins."""
+    error = shell.read(f"\n{text}\n").error
+    assert error is not None
+    assert error[0] == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["for i in {1..3}; { echo; }", "case x in a) b ;& c) d ;;& *) e ;; esac", "exec {out}<>f {err}<>g",
+     "ls !(x|y)", "echo 'if you do this, (then'", "if x; then # do (\n y\nfi", "echo \"$(echo \"it's\")\""],
+)  # fmt: skip
+def test_what_the_reader_does_not_know_is_no_error(text):
+    """Legal bash that the library cannot read is at most said to be unread; never is a script refused for it."""
+    assert shell.read(f"#!/bin/bash\n{text}\nsrun python x.py\n").error is None
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "expands"),
+    [
+        ("x", "x", ""),
+        ("'a b'", "a b", ""),
+        ('"a b"c', "a bc", ""),
+        (r"a\ b", "a b", ""),
+        (r'"a\$b"', "a$b", ""),
+        ("'$x'", "$x", ""),
+        ("$x", "$x", "x"),
+        ('"${x%.*}/ $y"', "${x%.*}/ $y", "x y"),
+        ("`ls`", "`ls`", "$("),
+        ("$x/$y/z", "$x/${y}/z", "x y"),
+        ("*.py", "*.py", "*"),
+        ("~/x", "~/x", "~"),
+        ("{a,b}", "{a,b}", "*"),
+        ("a{}", "a{}", ""),
+        ("'*'", "*", ""),
+    ],
+)
+def test_words_know_what_the_shell_expands_in_them(word, text, expands):
+    """A word is its text without the quotes; what the shell would replace in it is known."""
+    (command,) = [one for one in shell.read(f"echo {word}\n").commands if one.name == "echo"]
+    assert command.words[1] == text
+    assert command.words[1].expands == set(expands.split())
+
+
+def test_a_function_that_nothing_calls_is_not_run():
+    """What only a function does that is never called is no part of the job."""
+    assert commands("f() { wget x; }\ng() { ls; }\ng\n") == [["ls"], ["g"]]
+    assert ["wget", "x"] in commands("f() { wget x; }\ntrap f EXIT\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "layers", "words"),
+    [
+        ("srun -n8 --gpus 4 python x.py", ["srun"], ["python", "x.py"]),
+        ("srun bash -c 'A=1 python x.py'", ["srun"], ["python", "x.py"]),
+        ("CMD='torchrun --standalone x.py'\nsrun $CMD --lr 1", ["srun", "torchrun"], ["python", "x.py", "--lr", "1"]),
+        ('A=(-N 2\n --export=ALL)\nsrun "${A[@]}" ./x', ["srun"], ["./x"]),
+        ("mpirun -np 4 -x LD_LIBRARY_PATH --mca btl ^tcp ./x -n 3", ["mpirun"], ["./x", "-n", "3"]),
+        ("python -u -m torch.distributed.run --nnodes=2 -m pkg.train", ["torchrun"], ["python", "-m", "pkg.train"]),
+        ("accelerate launch --multi_gpu --num_processes 4 x.py", ["accelerate"], ["python", "x.py"]),
+        ("deepspeed --num_gpus 4 x.py --deepspeed", ["deepspeed"], ["python", "x.py", "--deepspeed"]),
+        ("time conda run -n env python x.py", [], ["python", "x.py"]),
+        ("timeout -k 9 3h nohup ./x", [], ["./x"]),
+        ("LR=0.1\npython x.py --lr $LR --out $OUT", [], ["python", "x.py", "--lr", "0.1", "--out", "$OUT"]),
+        ('for h in a b; do ssh $h "cd /x; torchrun y.py" & done', ["ssh", "torchrun"], ["python", "y.py"]),
+        ("run() { srun python x.py; }\nrun", ["srun"], ["python", "x.py"]),
+        ("python -c 'import torch'\npython x.py\npython -m pip list", [], ["python", "x.py"]),
+    ],
+)
+def test_a_program_is_found_behind_what_starts_it(text, layers, words):
+    """srun, mpirun, torchrun, bash -c, variables and functions lead to the same program."""
+    (start,) = understand(shell.read(text), search.load("slurm").site).main
+    assert ([layer.kind for layer in start.layers], start.words) == (layers, words)
+
+
+@pytest.mark.parametrize("name", ["gadi", "jean-zay"])
+def test_without_the_library_the_directives_are_checked(cli, work, monkeypatch, name):
+    """One line says what was left out and how to get it; what the directives ask for is checked all the same."""
+    monkeypatch.setattr(shell, "find_spec", lambda _name: None)
+    prefix = {"gadi": "#PBS -N a/b", "jean-zay": "#SBATCH -J bash"}[name]
+    (work / "x.sh").write_text(f"#!/bin/bash\n{prefix}\ncat <<E\n#PBS -q x\n#SBATCH -n1\nE\nwget x\nif\n")
+    result = cli("check", "--script", "x.sh", "--site", name)
+    assert "x.sh:2: error: job-name" in result.stdout
+    assert not re.search("download|shell|late|command", result.stdout)
+    assert [line for line in result.stderr.splitlines() if "pip install 'hpclaunch[scripts]'" in line] != []
+    assert result.stderr.count("\n") == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hpclaunch.job.plan import consider
+from hpclaunch.job.consider import consider
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.scripts.examine import Report, examine
@@ -53,6 +53,7 @@ CORES = GADI.replace("gpuvolta", "normal").replace(
 )
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
+ONE = JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1")
 
 
 def look(name: str, text: str, folders: bool = True) -> Report:
@@ -124,7 +125,7 @@ CASES = [
      "ntasks-per-node=1", "ntasks-per-node=4", 5, True),
     ("layout", "jean-zay", JZ, "ntasks-per-node=4", "ntasks-per-node=2", 5, True),
     ("site-directive", "jean-zay", JZ, "#SBATCH --hint=nomultithread\n", "", 8, False),
-    ("jobfs", "gadi", GADI, ",jobfs=100GB", "", 8, False),
+    ("jobfs", "gadi", GADI.replace("train.py", "train.py --cache $PBS_JOBFS"), ",jobfs=100GB", "", 10, False),
     ("few-cpus", "jean-zay", JZ, "#SBATCH --cpus-per-task=10\n", "", 8, False),
     ("signal", "jean-zay", JZ, "--nodes=1", "--nodes=1 --signal=B:USR1@90", 4, False),
     ("fan-out", "jean-zay", JZ, "srun python", "python", 12, True),
@@ -137,6 +138,12 @@ CASES = [
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh -u python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python train.py",
      "for i in $(seq 0 1); do pbsdsh -n $i -- python train.py & done; wait", 10, True),
+    ("wait", "gadi", GADI_2, "mpirun -np 8 python train.py", "mpirun -np 8 python train.py &", 10, True),
+    ("wait", "jean-zay", JZ, "srun python train.py", "for i in 1 2; do\n  srun python $i.py &\ndone", 13, True),
+    ("signal", "jean-zay", ONE.replace("--nodes=1", "--nodes=1 --signal=USR1@90"), "srun ", "", 4, False),
+    ("folder", "gadi", GADI_2, "mpirun -np 8 python train.py", "pbsdsh -n 0 -- ./run.sh", 10, False),
+    ("folder", "gadi", GADI_2.replace("#PBS -l wd\n", "").replace("mpirun", "cd $PBS_O_WORKDIR\nmpirun"),
+     "mpirun -np 8 python train.py", "pbsdsh -n 0 -- bash run.sh", 10, True),
     ("node-count", "gadi", GADI, "python", "NNODES=$(wc -l < $PBS_NODEFILE)\npython", 10, True),
     ("ncpus-variable", "gadi", GADI, "-l wd", "-l wd -v NCPUS=4", 8, True),
     ("ncpus-variable", "gadi", GADI, "python", "export NCPUS=4\npython", 10, False),
@@ -206,7 +213,7 @@ SILENT = [
     ("gadi", GADI.replace("#PBS -l wd\n", "").replace("python", "cd $PBS_O_WORKDIR\npython")),
     ("gadi", GADI.replace("#PBS -l wd", "#PBS -l wd\n##PBS -q normal\n# a PBS -q comment")),
     ("gadi", GADI_2.replace("mpirun -np 8 python train.py",
-                            "for i in $(seq 0 48 95); do pbsdsh -n $i -- python train.py & done; wait")),
+                            "for i in $(seq 0 48 95); do pbsdsh -n $i -- python $PWD/train.py & done; wait")),
     ("jean-zay", JZ.replace("=10:00:00", "=20:00:00")),  # just the limit
     ("jean-zay", JZ.replace("--nodes=1", "--nodes=1 --signal=BUS@60")),
     ("jean-zay", JZ.replace("=10:00:00", "=1-12 --qos=qos_gpu-t4")),
@@ -215,7 +222,7 @@ SILENT = [
     ("jean-zay", TWO.replace("srun", "srun bash -c 'echo $SLURM_NODEID'\nexport MASTER_PORT=12345\nsrun")),
     ("jean-zay", JZ.replace("srun python", "python prepare.py\nsrun python")),
     ("jean-zay", JZ.replace("module purge", "##SBATCH --mem=4G\nmodule purge")),
-    ("jean-zay", JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1").replace("srun ", "")),
+    ("jean-zay", ONE.replace("srun ", "")),
     *[
         (
             "jean-zay",

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from standin.pbs.settings import queues_of
+
+import hpclaunch
+from hpclaunch.profile import search
 
 
 def test_an_id_is_all_that_qsub_prints(standin):
@@ -68,11 +72,21 @@ def test_what_pbs_refuses(standin, script, options, code, words):
 
 
 def test_it_is_light():
-    """The stand-in's programs need nothing but Python, and load nothing else."""
-    programs = ", ".join(f"hpclaunch.rehearsal.pbs.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh"))
-    heavy = "{'click', 'jinja2', 'yaml', 'msgspec', 'torch', 'submitit'}"
-    code = f"import sys, {programs}; print({heavy} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    """The stand-in's programs start with the standard library only."""
+    programs = ", ".join(f"standin.pbs.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh", "mom"))
+    known = [str(Path(hpclaunch.__file__).parents[1]), str(Path(__file__).parents[1])]
+    subprocess.run([sys.executable, "-IS", "-c", f"import sys; sys.path += {known}; import {programs}"], check=True)
+
+
+def test_its_queues_are_the_profiles():
+    """The stand-in refuses what the site's profile does: its own queues, short walltimes, and nothing unconfirmed."""
+    gadi = queues_of(search.load("gadi").site)
+    assert set(gadi) == set(search.load("gadi").site.partitions)
+    assert (gadi["gpuhopper"].max_cores, gadi["gpuvolta"].max_cores) == (None, 960)
+    Path("mine.yaml").write_text(
+        "extends: gadi\ntitle: Mine\npartitions: {normal: {walltime: [{max_walltime: '00:30:00'}]}}\n"
+    )
+    assert queues_of(search.load("mine.yaml").site)["normal"].walltime == ((None, 1800),)
 
 
 def test_options_come_before_the_script(standin):
@@ -85,11 +99,11 @@ def test_options_come_before_the_script(standin):
 
 
 def test_directives_end_at_the_first_command(standin):
-    """Only lines that begin with #PBS count, and none after the first command."""
+    """Lines that begin with #PBS count, indented ones too, and none after the first command."""
     pbs = standin()
-    ignored = "# PBS -N a\n##PBS -N b\n #PBS -N c\n#pbs -N d\n\n"
-    job = pbs.job(pbs.submit(f"#!/bin/bash\n{ignored}#PBS -j oe -N kept\ntrue\n#PBS -N late\n"))
-    assert (job["Job_Name"], job["Join_Path"]) == ("kept", "oe")
+    ignored = "# PBS -N a\n##PBS -N b\n#pbs -N c\n\n"
+    job = pbs.job(pbs.submit(f"#!/bin/bash\n{ignored}\t#PBS -j oe -N this\ntrue\n#PBS -N late\n"))
+    assert (job["Job_Name"], job["Join_Path"]) == ("this", "oe")
 
 
 def test_who_wins(standin):
@@ -104,7 +118,7 @@ def test_who_wins(standin):
 
 
 def test_an_unknown_resource_makes_the_job_vanish(standin):
-    """An id is printed and the exit code is 0, yet nobody knows the job."""
+    """An id is printed and the exit code is 0, yet the job is unknown."""
     pbs = standin()
     job_id = pbs.submit("true", "-l", "foo=1")
     assert job_id == "107.gadi-pbs"

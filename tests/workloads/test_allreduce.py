@@ -34,6 +34,7 @@ def launch(*words: object, code: int = 0) -> str:
     return stdout + stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (1, 2), (2, 2)])
 def test_bandwidths_are_those_of_nccl_tests(work, nodes, tasks):
     """For 1, 2 and 4 ranks each size has a latency, algbw = bytes / latency and busbw = algbw * 2 (n - 1) / n."""
@@ -84,10 +85,11 @@ def test_json_on_stdout_is_alone_there():
     assert "busbw GB/s" in end.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "code", "message"),
     [
-        (["--max-bytes", "big"], {}, 2, "'big' is no multiple of 4 bytes: write 1024, 64K, 256M or 1G"),
+        (["--max-bytes", "big"], {}, 2, "'big' is not a multiple of 4 bytes; use 1024, 64K, 256M or 1G"),
         (["--max-bytes", "512"], {}, 2, "--max-bytes no less than --min-bytes"),
         (["--backend", "ncll"], {}, 2, "invalid choice: 'ncll'"),
         (["--backend", "mpi"], {}, 1, "--backend mpi: this torch has "),

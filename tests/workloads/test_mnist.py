@@ -184,6 +184,7 @@ def test_python_alone_trains_one_process(tmp_path: Path) -> None:
     assert files(here) == ["lightning_logs/version_0/metrics.csv", "lightning_logs/version_0/metrics.json"]
 
 
+@pytest.mark.slow
 def test_terminal_shows_a_progress_bar(tmp_path: Path, tiny: str) -> None:
     """On a terminal there is a progress bar, and the lines of each epoch and of the end are there as well."""
     ours, terminal = pty.openpty()
@@ -211,6 +212,7 @@ def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
     assert "Warning" not in result.stderr
 
 
+@pytest.mark.slow
 def test_lightning_starts_the_other_local_ranks(tmp_path: Path, tiny: str) -> None:
     """One process a node that sees no LOCAL_RANK is enough: Lightning starts the others."""
     variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
@@ -244,6 +246,7 @@ def srun(tasks: int, cwd: Path, **variables: str) -> list[subprocess.CompletedPr
     return [subprocess.CompletedProcess(command, p.returncode, *out) for p, out in zip(started, outputs, strict=True)]
 
 
+@pytest.mark.slow
 def test_srun_needs_no_other_launcher(tmp_path: Path, tiny: str) -> None:
     """A plain `srun python mnist.py` finds its ranks in Slurm's own variables."""
     first, second = srun(2, tmp_path, MASTER_PORT=free_port(), MNIST_DIR=tiny)
@@ -252,6 +255,7 @@ def test_srun_needs_no_other_launcher(tmp_path: Path, tiny: str) -> None:
     assert "GLOBAL_RANK: 1, MEMBER: 2/2" in second.stderr
 
 
+@pytest.mark.slow
 def test_python_in_a_batch_script_does_not_hang(tmp_path: Path, tiny: str) -> None:
     """`python` without srun inside a Slurm job of many tasks is one process, and waits for nobody."""
     job = {"SLURM_JOB_ID": "4242", "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "1"}
@@ -272,6 +276,7 @@ def test_every_layout_of_the_files_reads_equal(layout: str, mnist: ModuleType, t
         assert np.array_equal(tensor.numpy(), ARRAYS[name]), name
 
 
+@pytest.mark.slow
 def test_data_dir_comes_from_the_environment(tmp_path: Path, tiny: str) -> None:
     """MNIST_DIR in a site's environment takes the place of --data-dir."""
     check_trained(run([sys.executable, str(SCRIPT)], tmp_path, MNIST_DIR=tiny), world_size=1, images=33)
@@ -324,6 +329,7 @@ def test_bad_data_is_one_clear_message(
     assert text.startswith(f"mnist.py: {tmp_path}") and message in text and "\n" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", [[sys.executable], TORCHRUN], ids=["python", "torchrun"])
 def test_bad_data_exits_with_1(launcher: list[str], tmp_path: Path) -> None:
     """No rank hangs or prints a traceback when the data is missing."""
@@ -346,6 +352,7 @@ def test_zero_epochs_are_a_usage_error(
     assert "--epochs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_real_mnist(tmp_path: Path) -> None:
     """On the real MNIST the same network passes 97 %."""
     folder = os.environ.get("HPCLAUNCH_TEST_MNIST")
@@ -464,6 +471,7 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
     return training
 
 
+@pytest.mark.slow
 def test_interrupted_training_equals_a_whole_one(digits: Path, whole: Training, tmp_path: Path) -> None:
     """SIGUSR1 in set-up, in an epoch, in validation and in the test: each step is trained once, as if undisturbed."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -482,6 +490,7 @@ def test_interrupted_training_equals_a_whole_one(digits: Path, whole: Training, 
     assert f"test accuracy: {whole.accuracy:.2f} %" in last.stdout
 
 
+@pytest.mark.slow
 def test_finished_training_is_not_trained_again(digits: Path, whole: Training, tmp_path: Path) -> None:
     """Started once more, a training that is done tells its accuracy; with more epochs it goes on."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -497,6 +506,7 @@ def test_finished_training_is_not_trained_again(digits: Path, whole: Training, t
     assert [int(line.split()[0]) for line in training.steps()] == [*range(114, 152)]
 
 
+@pytest.mark.slow
 def test_resume_never_starts_anew(digits: Path, whole: Training, tmp_path: Path) -> None:
     """--resume never does not even look at the checkpoint that is there."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -517,6 +527,7 @@ def test_resume_chooses_the_checkpoint(mnist: ModuleType, tmp_path: Path, monkey
     assert [find(resume, own) for resume in ("auto", "never", str(other))] == [own, own, own]
 
 
+@pytest.mark.slow
 def test_two_ranks_stop_at_one_step_and_go_on(digits: Path, tmp_path: Path) -> None:
     """Told a second apart, the ranks save and leave together; two of them go on as if undisturbed, and so can one."""
     whole = Training(tmp_path / "whole", digits, TORCHRUN)
@@ -541,6 +552,7 @@ def test_two_ranks_stop_at_one_step_and_go_on(digits: Path, tmp_path: Path) -> N
     assert len(alone.steps()) == 3 * 38 - 2 * step  # each step of two ranks is two of one
 
 
+@pytest.mark.slow
 def test_lightning_launcher_leaves_with_75(digits: Path, tmp_path: Path) -> None:
     """Also where Lightning starts the local ranks, a process a node leaves with 75."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -548,6 +560,7 @@ def test_lightning_launcher_leaves_with_75(digits: Path, tmp_path: Path) -> None
     training.interrupted("0:training_step:3", **node, MASTER_PORT=free_port())
 
 
+@pytest.mark.slow
 def test_killed_training_leaves_a_checkpoint_that_loads(digits: Path, tmp_path: Path) -> None:
     """A kill -9 in the middle of saving leaves the file of before, from which the next attempt goes on."""
     training = Training(tmp_path / "run", digits, [sys.executable])

@@ -76,6 +76,7 @@ def table(folder: Path) -> list[dict[str, float]]:
     return [epochs[epoch] for epoch in sorted(epochs)]
 
 
+@pytest.mark.slow
 def test_each_strategy_trains_alike(tmp_path: Path, digits: Path) -> None:  # noqa: F811
     """ddp, ddp_spawn and ddp_fork start two ranks from one command, and all of them reach the same weights."""
     found = {}
@@ -94,6 +95,7 @@ def test_each_strategy_trains_alike(tmp_path: Path, digits: Path) -> None:  # no
     assert_equal(found["ddp_fork"], found["ddp"])
 
 
+@pytest.mark.slow
 def test_spawned_ranks_save_when_their_parent_is_told(tmp_path: Path, digits: Path) -> None:  # noqa: F811
     """With ddp_spawn the scheduler's signal reaches the process that is no rank: the ranks save, it leaves with 75."""
     out = tmp_path / "out"
@@ -215,6 +217,7 @@ def test_bf16_is_refused_on_older_gpus(mnist: ModuleType) -> None:  # noqa: F811
     assert "(rank 1 on node1: cuda:1 V100)" in sys.modules["layout"].find_problem([place], "bf16-mixed")
 
 
+@pytest.mark.slow
 def test_precisions_train(train: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """bf16-mixed trains on the CPU; 16-mixed becomes bf16-mixed there, and the user is warned."""
     train("--precision", "bf16-mixed")
@@ -240,6 +243,7 @@ def test_accumulated_batches_make_one_larger_step(train: Any, tmp_path: Path) ->
     torch.testing.assert_close(one["state_dict"], other["state_dict"], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_accumulation_is_not_cut_in_two(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """Told to stop between two batches of one step, a training saves after that step and goes on as if undisturbed."""
     whole, training = (Training(tmp_path / name, digits, [sys.executable]) for name in ("whole", "run"))
@@ -272,6 +276,7 @@ def record_steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     return seen
 
 
+@pytest.mark.slow
 def test_large_gradients_are_clipped(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """--clip scales a larger gradient down to its norm; without it gradients are larger."""
     seen = record_steps(monkeypatch)
@@ -282,6 +287,7 @@ def test_large_gradients_are_clipped(train: Any, monkeypatch: pytest.MonkeyPatch
     assert max(norm for _, norm in seen) > 0.02
 
 
+@pytest.mark.slow
 def test_learning_rate_rises_and_falls(
     train: Any,
     mnist: ModuleType,  # noqa: F811
@@ -297,6 +303,7 @@ def test_learning_rate_rises_and_falls(
     assert mnist.lr_factor(0, 0, 10) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scaling", "factor"), [("none", 1), ("sqrt", 2), ("linear", 4)])
 def test_learning_rate_scales_with_the_batch(
     scaling: str, factor: float, train: Any, monkeypatch: pytest.MonkeyPatch
@@ -307,12 +314,14 @@ def test_learning_rate_scales_with_the_batch(
     assert seen[0][0] == pytest.approx(0.001 * factor)
 
 
+@pytest.mark.slow
 def test_sync_batchnorm_adds_batch_norm(train: Any) -> None:
     """--sync-batchnorm puts batch norm behind each convolution; one process alone trains with it on a CPU too."""
     train("--sync-batchnorm")
     assert {"net.1.running_mean", "net.4.running_mean"} <= weights().keys()
 
 
+@pytest.mark.slow
 def test_early_stopping_stops_once(train: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Without better validation accuracy in --patience epochs training stops; started again it is still stopped."""
     train("--epochs", "9", "--patience", "2", "--lr", "0")
@@ -331,6 +340,7 @@ def test_early_stopping_stops_once(train: Any, capsys: pytest.CaptureFixture[str
     assert len(re.findall(r"^epoch \d", capsys.readouterr().out, re.M)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile wants g++")
 def test_compiled_network_learns_the_same(train: Any) -> None:
     """--compile trains by torch.compile, to the same weights but for rounding, and its checkpoint needs no compiler."""
@@ -341,6 +351,7 @@ def test_compiled_network_learns_the_same(train: Any) -> None:
     train("--epochs", "3")
 
 
+@pytest.mark.slow
 def test_seed_decides_all(train: Any) -> None:
     """The same --seed twice gives the same weights bit for bit, also with dropout; another seed gives others."""
     found = []
@@ -371,6 +382,7 @@ def test_checkpoint_of_another_model_is_refused(train: Any) -> None:
     assert Path("out/mnist.ckpt").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_best_and_last_are_kept(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """mnist-best.ckpt is of the first epoch with the highest validation accuracy, across attempts, and can go on."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -386,6 +398,7 @@ def test_best_and_last_are_kept(digits: Path, tmp_path: Path) -> None:  # noqa: 
     assert f"resumed from {training.folder / 'mnist-best.ckpt'}: " in again.stdout
 
 
+@pytest.mark.slow
 def test_kill_leaves_both_checkpoints_whole(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """A kill -9 at any moment leaves a last and a best checkpoint that load, and a metrics.csv of all whole epochs."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -409,6 +422,7 @@ def test_kill_leaves_both_checkpoints_whole(digits: Path, tmp_path: Path) -> Non
         assert len(table(log)) >= 1
 
 
+@pytest.mark.slow
 def test_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """--save-every loses no more than so many steps when a rank dies without a word."""
     training = Training(tmp_path / "run", digits, [sys.executable])
@@ -418,6 +432,7 @@ def test_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:  # noqa: F
     assert f"resumed from {training.checkpoint}: epoch 1, step 15" in training.attempt().stdout
 
 
+@pytest.mark.slow
 def test_torchrun_replaces_a_lost_worker(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """Under an elastic torchrun a killed worker is replaced, and all go on from the last save."""
     training = Training(tmp_path / "run", digits, [])
@@ -451,6 +466,7 @@ def test_restarts_that_may_hang_are_warned_of(train: Any, monkeypatch: pytest.Mo
         train("--epochs", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_metrics_are_exact(world_size: int, digits: Path, tmp_path: Path, mnist: ModuleType) -> None:  # noqa: F811
     """Whatever the number of ranks, accuracy and loss are those of plain torch over each image once."""
@@ -503,6 +519,7 @@ def test_results_are_written(train: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert f"test accuracy: {100 * found['accuracy']:.2f} %" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_no_run_deletes_another_ones_metrics(train: Any, mnist: ModuleType, tmp_path: Path) -> None:  # noqa: F811
     """Two runs into one folder, at one moment too, have each their own metrics.csv."""
     train()
@@ -538,6 +555,7 @@ def test_curves_are_drawn_over_all_attempts(train: Any, monkeypatch: pytest.Monk
         assert Path("out", name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_ranks_are_shown_once(tmp_path: Path, tiny: str) -> None:  # noqa: F811
     """The start shows who takes part: each rank's node, host and device, the master, backend and environment class."""
     port = free_port()
@@ -575,6 +593,7 @@ def by_hand(*options: list[str], tmp_path: Path, **variables: str) -> list[subpr
     return [subprocess.CompletedProcess([], p.returncode, *out) for p, out in zip(started, outputs, strict=True)]
 
 
+@pytest.mark.slow
 def test_ranks_with_other_terms_end_at_once(tmp_path: Path, tiny: str) -> None:  # noqa: F811
     """Nodes that were started with other options would wait for each other; both end with the reason instead."""
     options = ["--data-dir", tiny, "--batch-size", "8", "--epochs"]
@@ -586,6 +605,7 @@ def test_ranks_with_other_terms_end_at_once(tmp_path: Path, tiny: str) -> None: 
         assert "test accuracy" not in result.stdout
 
 
+@pytest.mark.slow
 def test_rank_that_never_comes_is_told(tmp_path: Path, tiny: str) -> None:  # noqa: F811
     """When a promised rank does not come, the others end after --timeout with how many have come."""
     (alone,) = by_hand(["--data-dir", tiny, "--timeout", "3"], tmp_path=tmp_path)
@@ -611,6 +631,7 @@ def test_launcher_and_lightning_must_agree(mnist: ModuleType) -> None:  # noqa: 
     )
 
 
+@pytest.mark.slow
 def test_bad_data_is_told_once(tmp_path: Path) -> None:
     """What is wrong for all ranks is told by rank 0 alone, and no rank hangs."""
     result = run([*TORCHRUN, "--master-port", free_port(), str(SCRIPT), "--data-dir", "typo"], tmp_path)
@@ -618,6 +639,7 @@ def test_bad_data_is_told_once(tmp_path: Path) -> None:
     assert result.stderr.count("mnist.py: typo: no such folder") == 1
 
 
+@pytest.mark.slow
 def test_data_that_one_node_lacks_is_told_by_it(tmp_path: Path) -> None:
     """A rank whose node alone lacks the data says so itself, since rank 0 has nothing to tell."""
     write_idx(tmp_path / "data")

@@ -84,9 +84,9 @@ def launcher(plan: Plan) -> Iterator[Found]:
 
 def program(plan: Plan) -> Iterator[Found]:
     """Refuse a command whose program is not there; warn of it where the job may see another folder."""
-    found = plan.request.program
-    if found and found.wrong:
-        yield Found(found.wrong, warns=not found.sure)
+    machine = plan.request.machine
+    if machine.program_problem:
+        yield Found(machine.program_problem, warns=not machine.program_is_final)
 
 
 def trainer(plan: Plan) -> Iterator[Found]:
@@ -152,7 +152,7 @@ def home(plan: Plan) -> Iterator[Found]:
     if plan.site.home_gb is None:
         return
     for name, value in settings(plan):
-        real = plan.request.links.get(value, value)
+        real = plan.request.machine.links.get(value, value)
         if real.startswith(_HOMES) and re.search(_LARGE, name):
             yield Found(
                 f"{name} {value} lies in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "

@@ -22,10 +22,12 @@ TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
 def typed(plan: Plan) -> Directives | None:
     """Return what the scheduler reads in the directives typed by hand, option by option; None if there are none."""
     lines = plan.directives[len(plan.site.directives) :]
-    if not lines or plan.site.scheduler == "local":
+    if not lines:
         return None
     from hpclaunch.scripts.directives import PREFIX, read  # only few jobs have any
 
+    if plan.site.scheduler not in PREFIX:
+        return None
     return read([f"{PREFIX[plan.site.scheduler]} {line}" for line in lines], plan.site.scheduler, set())
 
 
@@ -209,7 +211,7 @@ def attempts(plan: Plan) -> Iterator[Found]:
         )
     if plan.warn_seconds >= plan.seconds:
         yield Found(f"--warn-before {clock(plan.warn_seconds)}: not before the whole walltime, {plan.walltime}")
-    if plan.request.program and not plan.request.program.saves:
+    if not plan.request.machine.program_saves:
         yield Found(
             f"{plan.max_attempts} asked, nothing in the command shows that it saves at SIGUSR1 and leaves with exit "
             "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import sizes
 from hpclaunch.job.checks.finding import Found, Suggestion, partition_key
+from hpclaunch.job.limits import qos_limits, tier_of
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.profile.model import Partition, Qos, Tier
+from hpclaunch.profile.model import Qos
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -88,11 +89,6 @@ def walltime(plan: Plan) -> Iterator[Found]:
     )
 
 
-def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:
-    """Return the number of the tier for a job of so many cores; None where nothing is known of that size."""
-    return next((i for i, tier in enumerate(tiers) if not tier.max_cores or cores <= tier.max_cores), None)
-
-
 def _span(plan: Plan, number: int) -> str:
     """Return the sizes for which a tier counts, or nothing where it counts for all."""
     tiers, step = plan.partition.walltime, 1
@@ -142,25 +138,3 @@ def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     return [
         {"nodes": most // plan.gpus_per_node} if most >= plan.gpus_per_node else {"nodes": 1, "gpus_per_node": most}
     ]
-
-
-def unlisted_qos(name: str) -> Qos:
-    """Return a QoS of which nothing is known: a grant's own, perhaps."""
-    return Qos(name=name, max_walltime="9999:59:59")
-
-
-def qos_limits(qos: Qos, seconds: int, gpus: int, cores: int) -> Iterator[tuple[str, str]]:
-    """Yield (key, message) for each limit of `qos` that a job of this length and size exceeds."""
-    if seconds > times.clock_seconds(qos.max_walltime):
-        yield "max_walltime", f"{times.clock(seconds)} asked, {qos.name} allows {qos.max_walltime}"
-    if qos.disputed_max_gpus and gpus > qos.disputed_max_gpus:
-        yield "disputed_max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.disputed_max_gpus} at the very most"
-    elif qos.max_gpus and gpus > qos.max_gpus:
-        yield "max_gpus", f"{gpus} GPUs asked, {qos.name} allows {qos.max_gpus}"
-    if qos.max_cores and cores > qos.max_cores:
-        yield "max_cores", f"{cores} cores asked, {qos.name} allows {qos.max_cores}"
-
-
-def known_qos(partition: Partition, name: str) -> Qos | None:
-    """Return the partition's QoS of that name, or None."""
-    return next((qos for qos in partition.qos if qos.name == name), None)

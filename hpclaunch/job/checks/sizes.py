@@ -60,7 +60,7 @@ def tasks(plan: Plan) -> Iterator[Found]:
 
 def ranks(plan: Plan) -> Iterator[Found]:
     """Refuse more ranks on this machine than 8 for each of its cores: they only wait for each other."""
-    cores = plan.request.cores
+    cores = plan.request.machine.cores
     if cores and plan.world_size > (most := RANKS_PER_CORE * cores):
         yield Found(
             f"{plan.world_size} asked, all on this machine, whose {counted(cores, 'core')} take {most}, "

@@ -51,9 +51,6 @@ SHELLS_OWN = {
     "verdict",
     "who",
 }
-# Job names that Lightning takes for an interactive shell (lightning/fabric/plugins/environments/slurm.py).
-HIDES_SLURM = {"bash", "interactive"}
-
 
 # What templates and examples leave for a person to fill in: anywhere, and (`named`) where a name of one's own belongs.
 _PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "path/to/")
@@ -141,7 +138,7 @@ def modules(plan: Plan) -> Iterator[Found]:
 
 def job_name(plan: Plan) -> Iterator[Found]:
     """Refuse a job name under which Lightning takes a Slurm job for an interactive shell."""
-    if plan.site.scheduler == "slurm" and plan.job_name in HIDES_SLURM:
+    if plan.job_name in plan.scheduler.interactive_names:
         yield Found(f"{plan.job_name} asked, Lightning ignores Slurm under that name; choose another")
 
 

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hpclaunch import walltime
 from hpclaunch.job.explain.origin import Origin, profile_origin
 from hpclaunch.job.explain.said import computed
 from hpclaunch.job.explain.sizes import Sizes
+
+from hpclaunch import walltime
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Qos
 

@@ -6,31 +6,29 @@ https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 from __future__ import annotations
 
 import os
+import platform
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# What a job has only if its script asks for it.
-_ASKED = {
+# What a job has only if its script has the option.
+_FROM_OPTIONS = {
     "account": "SLURM_JOB_ACCOUNT",
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
-    "hint": "SLURM_HINT",
     "partition": "SLURM_JOB_PARTITION",
     "qos": "SLURM_JOB_QOS",
 }
 
 
-def of_job(asked: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[str, str]:
-    """Return what the batch script sees; `asked` are the #SBATCH options by their long names."""
-    tasks = int(asked.get("ntasks-per-node", 1))
-    cpus = tasks * int(asked.get("cpus-per-task", 1))
-    found = {name: asked[option] for option, name in _ASKED.items() if option in asked}
-    if gpus := re.search(r"gpu\D*(\d+)$", asked.get("gres", "")):
+def job_variables(options: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[str, str]:
+    """Return what the batch script sees; `options` are those of #SBATCH, by their long names."""
+    tasks = int(options.get("ntasks-per-node", 1))
+    cpus = tasks * int(options.get("cpus-per-task", 1))
+    found = {name: options[option] for option, name in _FROM_OPTIONS.items() if option in options}
+    if gpus := re.search(r"gpu\D*(\d+)$", options.get("gres", "")):
         devices = ",".join(map(str, range(int(gpus[1]))))
         found |= {"SLURM_GPUS_ON_NODE": gpus[1], "SLURM_JOB_GPUS": devices, "CUDA_VISIBLE_DEVICES": devices}
-        found |= {"GPU_DEVICE_ORDINAL": devices}
-    if memory := re.fullmatch(r"(\d+)G", asked.get("mem", "")):
+    if memory := re.fullmatch(r"(\d+)G", options.get("mem", "")):
         found["SLURM_MEM_PER_NODE"] = str(int(memory[1]) * 1024)  # MB
     return {
         **found,
@@ -38,69 +36,57 @@ def of_job(asked: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[
         "SLURM_CPUS_ON_NODE": str(cpus),
         "SLURM_JOBID": job_id,
         "SLURM_JOB_CPUS_PER_NODE": _on_each(cpus, hosts),
-        "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_JOB_ID": job_id,
-        "SLURM_JOB_NAME": asked["job-name"],
+        "SLURM_JOB_NAME": options["job-name"],
         "SLURM_JOB_NODELIST": ",".join(hosts),
         "SLURM_JOB_NUM_NODES": str(len(hosts)),
-        "SLURM_JOB_UID": str(os.getuid()),
         "SLURM_JOB_USER": os.environ.get("USER", ""),
         "SLURM_NODELIST": ",".join(hosts),
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_SUBMIT_HOST": socket.gethostname(),
-        **_of_tasks(hosts, tasks),
-        **_of_task(hosts, node=0, local_rank=0, local_ranks=1),
+        "SLURM_SUBMIT_HOST": platform.node(),
+        **_places(hosts, tasks, rank=0, local_ranks=1),
     }
 
 
-def of_step(job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int | None, rank: int) -> dict[str, str]:
+def step_variables(
+    job: Mapping[str, str], hosts: Sequence[str], tasks: int, cpus: int | None, rank: int
+) -> dict[str, str]:
     """Return the variables of one task of a step with so many tasks on each of `hosts`.
 
     `cpus` are those that srun was given for each task: the job's own do not count there.
     """
-    node, local_rank = divmod(rank, tasks)
     found = {name: value for name, value in job.items() if name != "SLURM_CPUS_PER_TASK"}
     if cpus:
         found["SLURM_CPUS_PER_TASK"] = str(cpus)
-    if devices := job.get("SLURM_JOB_GPUS"):
-        found |= {"SLURM_STEP_GPUS": devices, "ROCR_VISIBLE_DEVICES": devices}
     return {
         **found,
-        "SLURM_DISTRIBUTION": "block",
-        "SLURM_STEPID": "0",
         "SLURM_STEP_ID": "0",
         "SLURM_STEP_NODELIST": ",".join(hosts),
         "SLURM_STEP_NUM_NODES": str(len(hosts)),
         "SLURM_STEP_NUM_TASKS": str(len(hosts) * tasks),
         "SLURM_STEP_TASKS_PER_NODE": _on_each(tasks, hosts),
-        **_of_tasks(hosts, tasks),
-        **_of_task(hosts, node, local_rank, tasks),
+        **_places(hosts, tasks, rank, tasks),
     }
 
 
-def _of_tasks(hosts: Sequence[str], tasks: int) -> dict[str, str]:
-    """Return what is of the job's own tasks in its script, of the step's in a step."""
+def _places(hosts: Sequence[str], tasks: int, rank: int, local_ranks: int) -> dict[str, str]:
+    """Return the number of tasks, the job's own in its script, and the place of one of them."""
     total = str(len(hosts) * tasks)
+    node, local_rank = divmod(rank, local_ranks)
     return {
         "SLURM_NNODES": str(len(hosts)),
         "SLURM_NPROCS": total,
         "SLURM_NTASKS": total,
         "SLURM_NTASKS_PER_NODE": str(tasks),
         "SLURM_TASKS_PER_NODE": _on_each(tasks, hosts),
-    }
-
-
-def _of_task(hosts: Sequence[str], node: int, local_rank: int, local_ranks: int) -> dict[str, str]:
-    first = node * local_ranks
-    return {
         "SLURMD_NODENAME": hosts[node],
-        "SLURM_GTIDS": ",".join(map(str, range(first, first + local_ranks))),
+        "SLURM_GTIDS": ",".join(map(str, range(rank - local_rank, rank - local_rank + local_ranks))),
         "SLURM_LOCALID": str(local_rank),
         "SLURM_NODEID": str(node),
-        "SLURM_PROCID": str(first + local_rank),
+        "SLURM_PROCID": str(rank),
     }
 
 
 def _on_each(number: int, hosts: Sequence[str]) -> str:
-    """Return a number for each node in Slurm's words: 4(x2)."""
+    """Return a number for each node as Slurm writes it: 4(x2)."""
     return f"{number}(x{len(hosts)})" if len(hosts) > 1 else str(number)

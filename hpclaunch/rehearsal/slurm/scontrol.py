@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from hpclaunch.rehearsal.programs import MARK
+from hpclaunch.rehearsal.processes import MARK
 
 
 def main() -> int:

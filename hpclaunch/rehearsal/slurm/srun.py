@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from hpclaunch.rehearsal.programs import MARK, end
-from hpclaunch.rehearsal.slurm.environment import of_step
+from hpclaunch.rehearsal.processes import MARK, end
+from hpclaunch.rehearsal.slurm.environment import step_variables
 
 KILL_WAIT = 5.0
 
@@ -31,23 +31,23 @@ def main() -> int:
     parser.add_argument("--distribution", choices=["block"])
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    asked = parser.parse_args()
-    hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: asked.nodes]
-    per_node = asked.ntasks_per_node
-    # As in Slurm, the job's own number of tasks wins where none is asked.
-    if (asked.ntasks or int(os.environ["SLURM_NTASKS"])) != len(hosts) * per_node:
+    options = parser.parse_args()
+    hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: options.nodes]
+    per_node = options.ntasks_per_node
+    # As in Slurm, the job's own number of tasks counts without --ntasks.
+    if (options.ntasks or int(os.environ["SLURM_NTASKS"])) != len(hosts) * per_node:
         print("srun: error: Unable to create step: More processors requested than permitted", file=sys.stderr)
         return 1
-    tasks = [_start(asked, hosts, per_node, rank) for rank in range(len(hosts) * per_node)]
+    tasks = [_start(options, hosts, per_node, rank) for rank in range(len(hosts) * per_node)]
 
     def alive() -> list[int]:
         return [-task.pid for task in tasks if task.poll() is None]  # a signal reaches all of a task's processes
 
     signal.signal(signal.SIGTERM, lambda *_: end(alive, KILL_WAIT))
-    told = False
+    ending = False
     while alive():
-        if not told and asked.kill_on_bad_exit and any(task.poll() for task in tasks):
-            told = True
+        if not ending and options.kill_on_bad_exit and any(task.poll() for task in tasks):
+            ending = True
             end(alive, KILL_WAIT)
         time.sleep(0.05)
     codes = [128 - task.returncode if task.returncode < 0 else task.returncode for task in tasks]
@@ -57,9 +57,9 @@ def main() -> int:
     return max(codes)
 
 
-def _start(asked: argparse.Namespace, hosts: list[str], per_node: int, rank: int) -> subprocess.Popen[bytes]:
+def _start(options: argparse.Namespace, hosts: list[str], per_node: int, rank: int) -> subprocess.Popen[bytes]:
     node = rank // per_node
     scratch = Path(os.environ[MARK]) / f"tmp-{node}"
     scratch.mkdir(exist_ok=True)
-    environment = of_step(os.environ, hosts, per_node, asked.cpus_per_task, rank) | {"TMPDIR": str(scratch)}
-    return subprocess.Popen(asked.command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    environment = step_variables(os.environ, hosts, per_node, options.cpus_per_task, rank) | {"TMPDIR": str(scratch)}
+    return subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)

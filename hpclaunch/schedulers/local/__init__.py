@@ -1,4 +1,4 @@
-"""The machine at hand in a scheduler's place: a process of its own for each run, its exit code in a file."""
+"""The machine at hand in place of a scheduler: a process for each run, its exit code in a file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.runs.registry import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    FOLDER,
-    PENDING,
-    RUNNING,
-    UNKNOWN,
-    Run,
-    State,
-    write_whole,
-)
+from hpclaunch.paths import write_whole
+from hpclaunch.schedulers import Scheduler, run_folder
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, UNKNOWN, Job, State
 
 # Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
 _KEEPER = """
@@ -49,14 +40,15 @@ def new_id() -> str:
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # noqa: ARG001 - names are the registry's
     """Start the script in the background, in a new run folder below the current one."""
     job_id = new_id()
-    folder = Path(FOLDER, job_id).absolute()
+    folder = Path(run_folder.RUNS, job_id).absolute()
     try:
         folder.mkdir(parents=True)
-        write_whole(folder / "job.sh", script.encode(errors="surrogateescape"))
+        write_whole(folder / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
     except OSError as error:
         raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+    earlier = [str(Path(run_folder.RUNS, before).absolute()) for before in after]
     keeper = subprocess.Popen(
-        ["bash", "-c", _KEEPER, "keeper", str(folder), *(str(Path(FOLDER, before).absolute()) for before in after)],
+        ["bash", "-c", _KEEPER, "keeper", str(folder), *earlier],
         env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -65,25 +57,25 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # no
     )
     while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
         time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
-    (folder / "pid").write_text(str(keeper.pid))
-    (folder / "host").write_text(os.uname().nodename)
+    (folder / run_folder.PID).write_text(str(keeper.pid))
+    (folder / run_folder.HOST).write_text(os.uname().nodename)
     return job_id
 
 
-def states(runs: Sequence[Run]) -> dict[str, State]:
-    """Read the run folders; a run whose keeper is gone without an exit code was killed, or the machine went down."""
-    return {run.id: _state(run.path) for run in runs if run.path.is_dir()}
+def states(jobs: Sequence[Job]) -> dict[str, State]:
+    """Read the run folders; without its keeper and an exit code it was killed."""
+    return {job.id: _state(job.path) for job in jobs if job.path.is_dir()}
 
 
-def cancel(runs: Sequence[Run]) -> None:
-    """End the runs as a Ctrl-C does, with time to save."""
-    for run in runs:
-        if (state := _state(run.path)).word == UNKNOWN:
-            raise SchedulerError(f"{run.id}: {state.reason}; cancel it there")
+def cancel(jobs: Sequence[Job]) -> None:
+    """End the jobs as Ctrl-C does, with time to save."""
+    for job in jobs:
+        if (state := _state(job.path)).word == UNKNOWN:
+            raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
         if not state.ended:
-            (run.path / "cancelled").touch()
+            (job.path / run_folder.CANCELLED).touch()
             with suppress(ProcessLookupError):
-                os.kill(int((run.path / "pid").read_text()), signal.SIGTERM)
+                os.kill(int((job.path / run_folder.PID).read_text()), signal.SIGTERM)
 
 
 def _state(folder: Path) -> State:
@@ -93,10 +85,10 @@ def _state(folder: Path) -> State:
 
 def _end(folder: Path) -> State | None:
     try:
-        text = (folder / "exit").read_text().strip()
+        text = (folder / run_folder.EXIT).read_text().strip()
         if text == "-":
             return State(CANCELLED, "DependencyNeverSatisfied")
-        if (folder / "cancelled").exists():
+        if (folder / run_folder.CANCELLED).exists():
             return State(CANCELLED, "", int(text))
         return State(COMPLETED if text == "0" else FAILED, "", int(text))
     except (OSError, ValueError):
@@ -106,20 +98,31 @@ def _end(folder: Path) -> State | None:
 def _elsewhere(folder: Path) -> State | None:
     """Return the state of a run of another machine, which may share the home folder with this one."""
     with suppress(OSError):
-        if (host := (folder / "host").read_text()) != os.uname().nodename:
+        if (host := (folder / run_folder.HOST).read_text()) != os.uname().nodename:
             return State(UNKNOWN, f"it runs on {host}")
     return None
 
 
 def _alive(folder: Path) -> State | None:
     try:
-        pid = int((folder / "pid").read_text())
+        pid = int((folder / run_folder.PID).read_text())
         if os.fsencode(folder) not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return None
     except (OSError, ValueError):
         return None
-    return State(RUNNING) if (folder / "started").exists() else State(PENDING, "Dependency")
+    return State(RUNNING) if (folder / run_folder.STARTED).exists() else State(PENDING, "Dependency")
 
 
 def _gone(folder: Path) -> State:
-    return State(CANCELLED if (folder / "cancelled").exists() else FAILED, "its process is gone")
+    return State(CANCELLED if (folder / run_folder.CANCELLED).exists() else FAILED, "its process is gone")
+
+
+class Local(Scheduler):
+    """No scheduler: this machine."""
+
+    prefix = "LOCAL"
+    here = True
+
+    submit = staticmethod(submit)
+    states = staticmethod(states)
+    cancel = staticmethod(cancel)

@@ -4,63 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from msgspec import structs
+from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.schedulers import Scheduler, run_folder
+from hpclaunch.schedulers.command import call
+from hpclaunch.schedulers.job import NEVER_RAN, Allocation, Job, directive, leading_number, note_attempts
+from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
 
-from hpclaunch.errors import SchedulerError
-from hpclaunch.runs.registry import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    PENDING,
-    REQUEUED,
-    RUNNING,
-    TIMEOUT,
-    UNKNOWN,
-    Run,
-    State,
-)
-from hpclaunch.schedulers.command import STATE_SECONDS, call
+if TYPE_CHECKING:
+    from hpclaunch.schedulers.machine import Machine
 
-# https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
-STATES = {
-    "Q": PENDING,  # queued
-    "H": PENDING,  # held, by a person or until another job ends
-    "W": PENDING,  # waiting for the time given by qsub -a
-    "T": PENDING,  # in transit to another queue or server
-    "R": RUNNING,
-    "E": RUNNING,  # exiting: its output is being delivered
-    "B": RUNNING,  # array of which a subjob has begun
-    "S": RUNNING,  # suspended
-    "U": RUNNING,  # suspended while somebody sits at the workstation
-    "F": COMPLETED,  # finished, one way or another: Exit_status tells
-    "X": COMPLETED,  # subjob that is finished while its array is not
-    "M": UNKNOWN,  # moved to another server
-}
-# Exit statuses that are not the script's. Below 0: https://github.com/openpbs/openpbs/blob/master/src/include/job.h,
-# JOB_EXEC_*; above 256: 256 + the signal that ended the job's shell.
-KILLED = {
-    -29: (TIMEOUT, ""),
-    -27: (FAILED, "OUT_OF_MEMORY"),
-    -26: (FAILED, "OUT_OF_MEMORY"),  # virtual memory
-    -20: (FAILED, "NODE_FAIL"),  # its first node was lost, and it is not rerunnable
-    265: (CANCELLED, ""),  # qdel -W force
-    271: (CANCELLED, ""),  # qdel
-}
-DELETED = 91  # substate of a job that qdel ended
-WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
-NEVER_RAN = "deleted before it ran"
-WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
-USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two where one of the ids is such
+__all__ = ["NEVER_RAN", "Pbs", "cancel", "delete", "states", "subjobs", "submit", "submit_all", "submit_attempt"]
 
 
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through qsub's stdin, so that no file is left where it is refused."""
+    """Submit the script through qsub's stdin, so that no file is left if it is refused."""
     options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
     return _qsub(script, *options, *(["-N", name] if name else []))
 
@@ -68,9 +31,9 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
 def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
     """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id.
 
-    Who submits it notes the id in the run folder. Raises SchedulerError.
+    The caller notes the id in the run folder. Raises SchedulerError.
     """
-    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v the command line's alone counts
+    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v only the command line's counts
     listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
     words = ["-W", f"depend=afterany:{previous}", "-v", listed]
     return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
@@ -94,27 +57,19 @@ def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()
     return ids
 
 
-def states(runs: Sequence[Run]) -> dict[str, State]:
-    """Ask for all runs and their attempts at once; of one that qstat does not know, the run folder tells."""
-    asked = {run.id: [run.id, *run.further_ids] for run in runs}
-    open_ids = [job_id for run in runs if not run.recorded_end for job_id in asked[run.id]]
-    found = _ask([job_id for ids in asked.values() for job_id in ids], open_ids)
-    return {run.id: _of_run(run, asked[run.id], found) for run in runs}
-
-
-def cancel(runs: Sequence[Run]) -> None:
+def cancel(jobs: Sequence[Job]) -> None:
     """Delete every attempt, the last first, so that none starts because the one before it is gone."""
     asked: set[str] = set()
-    while left := [i for run in runs for i in reversed([run.id, *run.further_ids]) if i not in asked]:
+    while left := [i for job in jobs for i in reversed([job.id, *job.further_ids]) if i not in asked]:
         delete(left)
-        asked |= set(left)  # a job may just have submitted its next attempt
-    for run in runs:
+        asked |= set(left)  # one may just have submitted its next attempt
+    for job in jobs:
         with suppress(OSError):  # else who waits for the run learns of it later
-            (run.path / "cancelled").touch()
+            (job.path / run_folder.CANCELLED).touch()
 
 
 def delete(ids: Sequence[str]) -> None:
-    """Delete jobs by their whole ids; what has ended, or is not known, is left alone. Raises SchedulerError."""
+    """Delete jobs by their whole ids, except those that have ended or are not known. Raises SchedulerError."""
     call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))
 
 
@@ -134,129 +89,106 @@ def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
     return answer[-1]
 
 
-def _ask(ids: Sequence[str], open_ids: Sequence[str]) -> dict[str, State]:
-    """Return what qstat says of `ids`, asked again for `open_ids`; those that it says it does not know are absent."""
-    names = {job_id: re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids}  # a job of an array is shown with its array
-    needed = {names[job_id] for job_id in open_ids}
-    jobs, unknown = _jobs(list(dict.fromkeys(names.values())), needed, subjobs=any("[" in job_id for job_id in ids))
-    return {job_id: _state(job_id, jobs.get(job_id)) for job_id in ids if names[job_id] not in unknown}
+def requeue(environment: Mapping[str, str], folder: Path) -> None:
+    """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
+    job_id = environment["PBS_JOBID"]
+    if "[" in job_id:
+        raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
+    attempt = int(environment.get("HPCLAUNCH_ATTEMPT") or 1) + 1
+    mark = folder / run_folder.ATTEMPT.format(attempt)
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return  # a second signal
+    try:
+        successor = submit_attempt((folder / run_folder.SCRIPT).read_text(), folder, attempt, previous=job_id)
+    except SchedulerError:
+        mark.unlink()
+        raise
+    note_attempts(folder, [successor])
 
 
-def _jobs(ids: Sequence[str], needed: Container[str], subjobs: bool) -> tuple[dict[str, Any], set[str]]:
-    """Return the jobs that qstat shows, and those of `ids` that it says it does not know.
+class Pbs(Scheduler):
+    """PBS Pro 14 and later, OpenPBS."""
 
-    One of `needed` that is absent from an answer about several is asked for by itself: newer versions answer for the
-    first only (https://github.com/openpbs/openpbs/issues/2672), unless called with -E, which older ones may not have.
-    An answer that cannot be read, as a variable's value may break its JSON, is asked for again by halves.
-    """
-    several, fine = len(ids) > 1, (0, FINISHED, UNKNOWN_ID)
-    words = ["qstat", "-x", *(["-t"] if subjobs else []), "-f", "-F", "json"]
-    answer = call([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
-    if answer.returncode == USAGE:
-        answer = call([*words, *ids], fine=fine, seconds=STATE_SECONDS)
-    jobs: dict[str, Any] = {}
-    size = len(ids) // 2
-    with suppress(ValueError, AttributeError, TypeError):
-        jobs, size = dict(json.loads(answer.stdout, strict=False).get("Jobs", {})), 1
-    said = re.findall(r"Unknown Job Id:? *(\S*)", answer.stderr) if answer.returncode == UNKNOWN_ID else []
-    if not several:
-        return jobs, set(ids) if said and ids[0] not in jobs else set()
-    unknown = set(said) & set(ids)
-    rest = [job_id for job_id in ids if job_id in needed and job_id not in jobs and job_id not in unknown]
-    for start in range(0, len(rest), size):
-        more, others = _jobs(rest[start : start + size], needed, subjobs)
-        jobs, unknown = jobs | more, unknown | others
-    return jobs, unknown
+    prefix = "PBS"
+    resubmits = True
+    output_at_end = True
+    job_variable = "PBS_JOBID"
+    host_variables = (
+        *Scheduler.host_variables,
+        *("PBS_ENVIRONMENT", "PBS_JOBCOOKIE", "PBS_MOMPORT", "PBS_NODEFILE", "PBS_NODENUM", "PBS_TASKNUM"),
+    )
+    own_variables = frozenset({"NCPUS"})  # it shadows a variable given by -v
+    arrays = True
+    needs = ("qsub", "qstat", "qdel")
+    describes = ("qstat", "pbsnodes")
 
+    submit = staticmethod(submit)
+    submit_all = staticmethod(submit_all)
+    states = staticmethod(states)
+    cancel = staticmethod(cancel)
+    requeue = staticmethod(requeue)
 
-def _of_run(run: Run, ids: Sequence[str], found: Mapping[str, State]) -> State:
-    """Return the state of a run from those of its attempts."""
-    known = [found[job_id] for job_id in ids if job_id in found]
-    ended = [state for state in known if state.ended]
-    ran = [state for state in ended if state.reason != NEVER_RAN]
-    if 0 < len(ran) < len(ended):  # the attempts that waited were deleted; did the run need them?
-        ended = [State(CANCELLED)] if _goes_on(run, len(ran) + 1) else ran
-    if running := next((state for state in known if state.word == RUNNING), None):
-        return running
-    code = run.exit_code
-    waiting = next((i for i in ids if i in found and found[i].word in (PENDING, REQUEUED)), None)
-    if waiting and (waiting == ids[0] or code is None or _goes_on(run, ids.index(waiting) + 1)):
-        return found[waiting] if waiting == ids[0] else structs.replace(found[waiting], word=REQUEUED)
-    if len(run.further_ids) >= len(ids):
-        return State(REQUEUED)  # it submitted its next attempt while qstat was asked
-    if ids[-1] in found and found[ids[-1]].ended:
-        return ended[-1]
-    if unknown := next((state for state in known if state.word == UNKNOWN), None):
-        return run.recorded_end or unknown
-    return ended[-1] if ended and waiting else _gone(run, code)
+    def output(self, job: Job) -> Path | None:
+        """Return the last attempt's NAME.oNUMBER, or .INDEX of it in an array, or the file that the script names."""
+        if named := directive(job, r"PBS\s(?:[^#\n]*\s)?-o\s*"):
+            path = job.submitted_from / named.rpartition(":")[2]  # HOST:PATH
+            path = path / f"{job.id}.OU" if path.is_dir() else path
+            if path.is_file():
+                return path
+        for job_id in reversed([job.id, *job.further_ids]):
+            number = re.sub(r"\[(\d+)\]", r".\1", job_id.split(".")[0])
+            if found := next(job.submitted_from.glob(f"*.o{escape(number)}"), None):
+                return found
+        return None
 
+    def array_directives(self, indices: str) -> list[str]:
+        """Return PBS's directives of an array, which it takes only if it is rerunnable."""
+        return [f"-J {indices}", "-r y"]
 
-def _goes_on(run: Run, attempt: int) -> bool:
-    """Tell whether the attempt that waits has something to do; of those submitted with the first, many have not."""
-    return (run.path / f"attempt-{attempt}").exists()
+    def array_ids(self, array: str, count: int) -> list[str]:
+        """Return 107[0].gadi-pbs and so on."""
+        return subjobs(array, count)
 
+    def allocation(self, environment: Mapping[str, str]) -> Allocation:
+        """Read the nodefile, and what PBS sets in the environment of the job's own shell."""
+        job_id = environment[self.job_variable]
+        hosts: list[str] = []
+        with suppress(OSError):
+            hosts = list(dict.fromkeys(Path(environment.get("PBS_NODEFILE", "")).read_text().split()))
+        if not hosts:
+            raise HpclaunchError(
+                f"launch: job {job_id} has no PBS_NODEFILE here; launch on its first node, in the job's own shell"
+            )
+        # Gadi counts the GPUs of the whole job in PBS_NGPUS.
+        gpus = leading_number(environment.get("PBS_NGPUS")) // len(hosts)
+        seen = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+        cpus = leading_number(environment.get("NCPUS"))
+        return Allocation(self.name, job_id, nodes=len(hosts), cpus=cpus, gpus=gpus or len(seen))
 
-def _gone(run: Run, code: int | None) -> State:
-    """Return the state of a run that qstat does not know, from what is in its folder."""
-    if code is not None:
-        return State(FAILED if code else COMPLETED, "", code)
-    if not run.path.is_dir():
-        return State(UNKNOWN)
-    return State(FAILED, "" if (run.path / "failed").exists() else "vanished")
+    def ping(self, seconds: float) -> str:
+        """Ask the server for itself."""
+        answer = call(["qstat", "-B", "-f", "-F", "json"], seconds=seconds).stdout
+        with suppress(ValueError, KeyError, TypeError):
+            document = json.loads(answer, strict=False)
+            return f"{document['pbs_server']}, PBS {document['pbs_version']}"
+        return "it answers"
 
+    def closed(self, partition: str, seconds: float) -> str:
+        """Return the attribute that says that a queue is not enabled or not started."""
+        answer = call(["qstat", "-Q", "-f", "-F", "json", partition], seconds=seconds).stdout
+        found = re.search(r'"(enabled|started)":\s*"False"', answer)
+        return found[0] if found else ""
 
-def _state(job_id: str, job: Any) -> State:
-    """Translate a job as qstat shows it; it may be anything, or None."""
-    with suppress(ValueError, AttributeError, TypeError, KeyError):
-        return _shown(job_id, job)
-    return State(UNKNOWN, "qstat's answer cannot be read")
+    def accounts(self) -> tuple[list[str], bool]:
+        """Return the user's unix groups: projects often are groups, and need not be."""
+        from hpclaunch.schedulers.machine import my_groups
 
+        return sorted(my_groups()), False
 
-def _shown(job_id: str, job: Mapping[str, Any]) -> State:
-    letter = job["job_state"]
-    word = STATES.get(letter, UNKNOWN)
-    hosts = ",".join(dict.fromkeys(part.split("/")[0] for part in job.get("exec_host", "").split("+") if part))
-    if word == COMPLETED:
-        return _end(job_id, job, hosts)
-    if word == PENDING:
-        again = int(job.get("run_count", 0)) > 0
-        return State(REQUEUED if again else PENDING, _waits(job), expected_start=_expected_start(job))
-    reasons = {"S": "suspended", "U": "suspended", "M": "moved to another server"}
-    return State(word, reasons.get(letter, f"job_state {letter}" if word == UNKNOWN else ""), None, hosts)
+    def detect(self) -> Machine:
+        """Ask the server."""
+        from hpclaunch.schedulers.pbs.detect import ask
 
-
-def _expected_start(job: Mapping[str, Any]) -> float | None:
-    """Return the scheduler's estimate, which it makes for some jobs only; PBS shows times as ctime(3) does."""
-    start = str(job.get("estimated", {}).get("start_time", ""))
-    with suppress(ValueError, OverflowError):
-        return float(start) if start.isdecimal() else time.mktime(time.strptime(start))
-    return None
-
-
-def _waits(job: Mapping[str, Any]) -> str:
-    """Return why a job waits, in PBS's words where it has some."""
-    if job["job_state"] == "W":
-        return "BeginTime"
-    if job["job_state"] == "H":
-        if job.get("substate") == WAITS_FOR_JOB or "depend" in job:
-            return "Dependency"
-        return "held by qhold" if job.get("Hold_Types", "u") == "u" else "held by the site"
-    return str(job.get("comment", "")).strip()
-
-
-def _end(job_id: str, job: Mapping[str, Any], hosts: str) -> State:
-    status, substate = job.get("Exit_status"), job.get("substate")
-    if status is None:
-        unmet = substate == WENT_WELL and not job.get("comment")
-        return State(CANCELLED, "DependencyNeverSatisfied" if unmet else NEVER_RAN)
-    if status in KILLED:
-        word, reason = KILLED[status]
-    elif substate == DELETED:
-        word, reason = CANCELLED, ""
-    elif status == 0 and "[]" in job_id and substate != WENT_WELL:
-        return State(FAILED, "a subjob failed", 1, hosts)
-    else:
-        word, reason = FAILED if status else COMPLETED, ""
-    if word == CANCELLED and (who := re.search(r"terminated by (\w\S*)", str(job.get("comment", "")))):
-        reason = f"CANCELLED by {who[1].split('@')[0]}"
-    return State(word, reason, status, hosts)
+        return ask()

@@ -1,4 +1,4 @@
-"""What PBS Pro or OpenPBS says of its machine: `qstat -Bf`, `qstat -Qf` and `pbsnodes -a` as JSON.
+"""How PBS Pro or OpenPBS describes its machine: `qstat -Bf`, `qstat -Qf` and `pbsnodes -a` as JSON.
 
 https://github.com/openpbs/openpbs/tree/master/doc/man1: qstat, and man8: pbsnodes, pbs_queue_attributes (man7).
 """
@@ -22,19 +22,28 @@ from hpclaunch.schedulers.machine import (
     Machine,
     Node,
     Part,
-    Sort,
     Value,
+    gathered,
+    kind_notes,
     kind_values,
     names,
     part_name,
     sorts,
 )
 from hpclaunch.schedulers.pbs.limits import closed_to_me, limits, span, table
-from hpclaunch.scripts.values import pbs_gb
+from hpclaunch.schedulers.values import pbs_gb
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}
 _EXCLUSIVE = {"default_excl", "force_excl", "default_exclhost", "force_exclhost"}
+_OPEN_QUESTIONS = (
+    "# Decide: file systems that a job must name to see them, if the site has such a rule.",
+    "# storage: []",
+    "# Decide: may jobs submit jobs? If qsub fails on compute nodes, this submits all attempts at once.",
+    "# resubmit: false",
+    "# PBS starts jobs with umask 077: colleagues cannot read the logs.",
+    '# umask: "027"',
+)
 
 
 def ask() -> Machine:
@@ -45,17 +54,9 @@ def ask() -> Machine:
     if not queues:
         raise SchedulerError("qstat -Q names no queue; may you ask PBS from this host?")
     vnodes = _members(_json(["pbsnodes", "-a", "-F", "json"]), "nodes")
-    parts: list[Part] = []
-    left_out: dict[str, str] = {}
-    for name, queue in queues.items():
-        if why := _unusable(name, queue, queues):
-            left_out[name] = why
-        else:
-            parts.extend(_parts(name, queues, vnodes, server))
-    if not parts:
-        raise SchedulerError(
-            "no queue of this PBS is of use:", *(f"queue {name}: {why}" for name, why in left_out.items())
-        )
+    parts, left_out = gathered(
+        queues, lambda name: _unusable(name, queues), lambda name: _parts(name, queues, vnodes, server)
+    )
     return Machine(
         scheduler="pbs",
         said_by=f"PBS {answer.get('pbs_version', '')} on server {answer.get('pbs_server', '')}",
@@ -63,6 +64,7 @@ def ask() -> Machine:
         parts=parts,
         values=_site_values(server, queues, vnodes),
         notes=_notes_on(server),
+        open_questions=_OPEN_QUESTIONS,
         left_out=left_out,
     )
 
@@ -83,14 +85,15 @@ def _members(document: Attributes, key: str) -> dict[str, Attributes]:
     return {name: value for name, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
 
 
-def _unusable(name: str, queue: Attributes, queues: Mapping[str, Attributes]) -> str | None:
-    """Say why a queue is not to be named by this person; None if it is."""
+def _unusable(name: str, queues: Mapping[str, Attributes]) -> str | None:
+    """Return why this user does not name a queue, or None if they do."""
+    queue = queues[name]
     routes = [route for route, other in queues.items() if name in _destinations(other)]
     reasons = {
         "a profile's names have no such characters": not WORD.match(name),
         "a reservation": re.fullmatch(r"[RSM]\d+", name),
         "enabled=False, it takes no jobs": queue.get("enabled") == "False",
-        f"jobs come to it by way of {', '.join(routes)}": routes,
+        f"jobs reach it through {', '.join(routes)}": routes,
         "from_route_only=True": queue.get("from_route_only") == "True",
         "not for you, see its acl_users and acl_groups": closed_to_me(queue),
     }
@@ -98,13 +101,13 @@ def _unusable(name: str, queue: Attributes, queues: Mapping[str, Attributes]) ->
 
 
 def _destinations(queue: Attributes) -> list[str]:
-    """List where a routing queue sends jobs, without the server's name; reservations left aside."""
+    """List where a routing queue sends jobs, without the server's name and without reservations."""
     listed = str(queue.get("route_destinations", "")).split(",")
     return [name for entry in listed if (name := entry.strip().split("@")[0]) and not re.fullmatch(r"[RSM]\d+", name)]
 
 
 def _executing(name: str, queues: Mapping[str, Attributes], passed: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Name the queues in which jobs of this one run: itself, or those behind the route."""
+    """Yield the queues in which jobs of this one run: itself, or those that it routes to."""
     queue = queues.get(name, {})
     if not _destinations(queue):
         if name in queues:
@@ -118,7 +121,7 @@ def _executing(name: str, queues: Mapping[str, Attributes], passed: frozenset[st
 def _parts(
     name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attributes], server: Attributes
 ) -> Iterator[Part]:
-    """Draft a queue, and one more partition where some of its nodes have GPUs and some have none."""
+    """Draft a queue, and a second partition if only some of its nodes have GPUs."""
     behind = list(dict.fromkeys(_executing(name, queues)))
     serving = {other: _nodes(other, queues[other], vnodes) for other in behind}
     everywhere = list({node.name: node for nodes in serving.values() for node in nodes}.values())
@@ -143,7 +146,7 @@ def _parts(
         ]
         values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if sort.suffix else {}
         values |= kind_values(sort.kind, f"pbsnodes {sort.nodes[0].name}: resources_available")
-        own = [names(sort.nodes)] if sort is not found[0] else [*_kinds(found), *notes]
+        own = [names(sort.nodes)] if sort is not found[0] else [*kind_notes(found), *notes]
         yield Part(part_name(name, sort, queues), values | limits(spans), own)
 
 
@@ -151,15 +154,8 @@ def _told(queue: Attributes, key: str) -> bool:
     return key in queue and queue[key] != "True"
 
 
-def _kinds(found: Sequence[Sort]) -> list[str]:
-    if len(found) == 1:
-        return [names(found[0].nodes)]
-    notes = [f"{names(sort.nodes)}: {sort.kind}" for sort in found]
-    return notes + [f"Decide: a job may get one of those with {sort.kind}" for sort in found[1:] if sort.suffix is None]
-
-
 def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> list[Node]:
-    """Return the hosts that serve a queue: those tied to it, less those whose GPUs it has no use for."""
+    """Return the hosts that serve a queue."""
     hosts: dict[str, list[Attributes]] = {}
     for vnode, attributes in vnodes.items():
         have = table(attributes, "resources_available")
@@ -209,7 +205,7 @@ def _count(value: Any) -> int:
 
 
 def _model(have: Attributes) -> str:
-    """Return the GPU's model, which each site keeps under a name of its own: gpu_type, gputype, accelerator_model."""
+    """Return the GPU's model, whose name differs by site: gpu_type, gputype, accelerator_model."""
     for key, value in have.items():
         if isinstance(value, str) and re.search(r"(gpu|accelerator)_?(type|model|name)", key, re.IGNORECASE):
             return " ".join(value.split())
@@ -235,14 +231,14 @@ def _default(server: Attributes, parts: Sequence[Part]) -> Value:
 def _site_values(
     server: Attributes, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attributes]
 ) -> dict[str, Value]:
-    """Return what holds for every queue."""
+    """Return the keys of the whole site."""
     values = {}
     if vnodes and all(str(vnode.get("sharing")) in _EXCLUSIVE for vnode in vnodes.values()):
         values["multi_node"] = Value("exclusive", "pbsnodes: sharing, jobs get whole nodes")
     for name, holder in {"the server": server, **queues}.items():
         for key in ("resources_default", "default_chunk"):
             if given := table(holder, key).get("mem"):
-                said = f"qstat: {name} gives {given} to who asks for none ({key})"
+                said = f"qstat: {name} gives {given} to jobs that request none ({key})"
                 values.setdefault("ask_memory", Value(True, said))
     values["poll"] = Value("00:00:30", "Decide: how often the site lets a program ask qstat")
     return values
@@ -251,6 +247,4 @@ def _site_values(
 def _notes_on(server: Attributes) -> list[str]:
     if server.get("job_history_enable") == "True" or not server:
         return []
-    return [
-        "This PBS forgets jobs at their end (no job_history_enable): hpclaunch relies on what is in their run folders."
-    ]
+    return ["This PBS forgets jobs at their end (no job_history_enable): hpclaunch relies on their run folders."]

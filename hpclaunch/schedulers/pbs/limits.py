@@ -1,23 +1,21 @@
-"""PBS's limits: how long jobs of which size may be in the queues behind a name, and for whom they are."""
+"""The limits of PBS queues: walltime by size, and who may use them."""
 
 from __future__ import annotations
 
-import grp
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from hpclaunch.schedulers.machine import Kind, Value, clock, user
-from hpclaunch.scripts.values import pbs_seconds
+from hpclaunch.schedulers.machine import Kind, Value, clock, my_groups, user
+from hpclaunch.schedulers.values import pbs_seconds
 
 Attributes = Mapping[str, Any]
 _MIN_NODES = "resources_min.nodect"
 
 
 class Span(Struct, frozen=True):
-    """A range of sizes in cores of the whole job, and the longest walltime there; None is no limit."""
+    """A range of job sizes in cores, and its longest walltime; None is no limit."""
 
     queue: str
     least: int
@@ -28,15 +26,15 @@ class Span(Struct, frozen=True):
     why_seconds: str
 
 
-def span(name: str, queues: Mapping[str, Attributes], asked: str, server: Attributes, kind: Kind) -> Span:
-    """Return the sizes that queue `name` takes when jobs ask for the queue `asked`, on nodes of that kind.
+def span(name: str, queues: Mapping[str, Attributes], requested: str, server: Attributes, kind: Kind) -> Span:
+    """Return the sizes that queue `name` takes of jobs submitted to the queue `requested`, on nodes of that kind.
 
     A queue's own limit counts before the server's.
     """
     most: list[tuple[int, str]] = []
     least: list[tuple[int, str]] = [(1, "")]
     lengths: list[tuple[int, str]] = []
-    for queue in dict.fromkeys([name, asked]):
+    for queue in dict.fromkeys([name, requested]):
         own, base = table(queues[queue], "resources_max"), table(server, "resources_max")
         said = {key: f"qstat -Qf {queue}" if key in own else "qstat -Bf" for key in {**base, **own}}
         own = {**base, **own}
@@ -53,13 +51,13 @@ def span(name: str, queues: Mapping[str, Attributes], asked: str, server: Attrib
 
 
 def table(holder: Attributes, key: str) -> Attributes:
-    """Return a part of an answer that should be a table; nothing where it is not."""
+    """Return a part of an answer that should be a table, or an empty one if it is not."""
     found = holder.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _in_cores(resources: Attributes, kind: Kind) -> dict[str, int]:
-    """Return limits on ncpus, nodect and ngpus as cores; nodes and GPUs only where a node's size is known."""
+    """Return limits on ncpus, nodect and ngpus as cores; on nodes and GPUs only if a node's size is known."""
     share = {"ncpus": 1.0, "nodect": float(kind.cores), "ngpus": kind.cores / kind.gpus if kind.gpus else 0.0}
     counts = {key: resources.get(key) for key in share}
     return {
@@ -86,7 +84,7 @@ def limits(spans: Sequence[Span]) -> dict[str, Value]:
 
 
 def _tiers(spans: Sequence[Span]) -> list[Value]:
-    """Return the longest walltime up to each size at which it changes; nothing where there is no limit."""
+    """Return the longest walltime up to each size at which it changes, or nothing if there is no limit."""
     ends = sorted({span.most for span in spans if span.most} | {span.least - 1 for span in spans if span.least > 1})
     found: list[tuple[int | None, int | None, str]] = []
     for end, size in [*((end, end) for end in ends), (None, (ends[-1] if ends else 0) + 1)]:
@@ -99,7 +97,7 @@ def _tiers(spans: Sequence[Span]) -> list[Value]:
         found.append((end, longest.seconds, longest.why_seconds or f"qstat -Qf {longest.queue}: no limit"))
     if all(seconds is None for _, seconds, _ in found):
         return []
-    # What is above the last size max_cores refuses, so that the last tier needs none.
+    # max_cores refuses what is above the last size, so the last tier needs none.
     sized = [*found[:-1], (None, *found[-1][1:])]
     return [
         Value(({"max_cores": end} if end else {}) | {"max_walltime": clock(length)}, why) for end, length, why in sized
@@ -107,7 +105,7 @@ def _tiers(spans: Sequence[Span]) -> list[Value]:
 
 
 def seconds(value: Any) -> int | None:
-    """Return the seconds of a walltime; None where there is no limit."""
+    """Return the seconds of a walltime, or None if there is no limit."""
     try:
         return pbs_seconds(str(value)) or None
     except ValueError:
@@ -115,7 +113,7 @@ def seconds(value: Any) -> int | None:
 
 
 def closed_to_me(queue: Attributes) -> bool:
-    """Tell whether the queue is for listed people or groups, and this person is not among them."""
+    """Tell whether the queue is for listed users or groups, and this user is not among them."""
     by_user = queue.get("acl_user_enable") == "True" and not _listed(queue.get("acl_users", ""), {user()})
     return by_user or (
         queue.get("acl_group_enable") == "True" and not _listed(queue.get("acl_groups", ""), my_groups())
@@ -123,20 +121,9 @@ def closed_to_me(queue: Attributes) -> bool:
 
 
 def _listed(acl: str, mine: set[str]) -> bool:
-    """Look for a name in `+alice@*,bob,-carol`; the first entry that fits counts."""
+    """Look for a name in `+alice@*,bob,-carol`; the first entry that matches counts."""
     for entry in str(acl).split(","):
         name = entry.strip().lstrip("+-").split("@")[0]
         if name in mine or name == "*":
             return not entry.strip().startswith("-")
     return False
-
-
-def my_groups() -> set[str]:
-    """Return the unix groups of this person."""
-    found = set()
-    for number in {os.getegid(), *os.getgroups()}:
-        try:
-            found.add(grp.getgrgid(number).gr_name)
-        except KeyError:
-            continue
-    return found

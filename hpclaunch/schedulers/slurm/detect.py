@@ -1,6 +1,6 @@
-"""What Slurm says of its machine: https://slurm.schedmd.com/scontrol.html and its neighbours.
+"""How Slurm describes its machine: https://slurm.schedmd.com/scontrol.html and its neighbours.
 
-`scontrol --oneliner` rather than `--json`: each release has a JSON of its own shape (the scontrol of 22.05 has none),
+`scontrol --oneliner` rather than `--json`: each release has its own JSON (the scontrol of 22.05 has none),
 while these lines are the same in all.
 """
 
@@ -20,6 +20,8 @@ from hpclaunch.schedulers.machine import (
     Part,
     Sort,
     Value,
+    gathered,
+    kind_notes,
     kind_values,
     names,
     part_name,
@@ -31,7 +33,7 @@ from hpclaunch.schedulers.slurm.limits import ask as ask_rules
 Row = Mapping[str, str]
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
 _NO_HYPERTHREADS = "--hint=nomultithread"
-_ENOUGH = 0.9  # of a node's memory: what Slurm gives without being asked
+_ENOUGH = 0.9  # of a node's memory: then a job need not request it
 
 
 def ask() -> Machine:
@@ -44,18 +46,12 @@ def ask() -> Machine:
     if not rows:
         raise SchedulerError("scontrol show partition names no partition; may you ask Slurm from this host?")
     rules = ask_rules(config)
-    parts: list[Part] = []
-    left_out: dict[str, str] = {}
-    for name, row in rows.items():
-        own = [node for node, partitions in nodes if name in partitions]
-        if why := _unusable(name, row, own, rules):
-            left_out[name] = why
-        else:
-            parts.extend(_parts(name, rows, own, rules))
-    if not parts:
-        raise SchedulerError(
-            "no partition of this Slurm is of use:", *(f"partition {name}: {why}" for name, why in left_out.items())
-        )
+    own = {name: [node for node, partitions in nodes if name in partitions] for name in rows}
+    parts, left_out = gathered(
+        rows,
+        lambda name: _unusable(name, rows[name], own[name], rules),
+        lambda name: _parts(name, rows, own[name], rules),
+    )
     return Machine(
         scheduler="slurm",
         said_by=f"Slurm {config.get('SLURM_VERSION', '')} on cluster {config.get('ClusterName', '')}",
@@ -69,7 +65,7 @@ def ask() -> Machine:
 
 
 def _rows(kind: str) -> list[dict[str, str]]:
-    """Return what `scontrol show` says of each; of a key that comes twice (in a comment, say) the first counts.
+    """Return what `scontrol show` says of each; of two equal keys the first counts.
 
     A value may have blanks: it ends before the next key.
     """
@@ -78,7 +74,7 @@ def _rows(kind: str) -> list[dict[str, str]]:
 
 
 def _node(row: Row) -> tuple[Node, list[str]] | None:
-    """Return a node and its partitions; None where the line tells no size."""
+    """Return a node and its partitions, or None if the line has no size."""
     cpus = number(row.get("CPUEfctv")) or number(row.get("CPUTot"))  # the former lacks what the system keeps
     if not cpus or "NodeName" not in row:
         return None
@@ -92,7 +88,7 @@ def _node(row: Row) -> tuple[Node, list[str]] | None:
 
 
 def _threads(row: Row) -> int:
-    """Count what Slurm calls cpus in a core: its hyperthreads, or 1 where Slurm deals in cores."""
+    """Count what Slurm calls cpus in a core: its hyperthreads, or 1 if Slurm counts cores."""
     threads = number(row.get("ThreadsPerCore")) or 1
     cores = (number(row.get("Sockets")) or 0) * (number(row.get("CoresPerSocket")) or 0)
     return threads if cores and number(row.get("CPUTot")) == cores * threads else 1
@@ -110,7 +106,7 @@ def _gpus(gres: str) -> tuple[int, str]:
 
 
 def _unusable(name: str, row: Row, nodes: Sequence[Node], rules: Rules) -> str | None:
-    """Say why a partition is of no use to this person; None if it is."""
+    """Return why a partition is of no use to this user, or None if it is."""
     accounts = {account.lower() for account in rules.accounts.value}
     allowed, denied = listed(row.get("AllowAccounts", "")), listed(row.get("DenyAccounts", ""))
     reasons = {
@@ -148,12 +144,7 @@ def _parts(name: str, rows: Mapping[str, Row], nodes: list[Node], rules: Rules) 
 def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:
     if sort is not found[0]:
         return [names(sort.nodes)]
-    notes = [f"{names(other.nodes)}: {other.kind}" for other in found] if len(found) > 1 else [names(sort.nodes)]
-    notes += [
-        f"Decide: no feature tells the nodes with {other.kind} apart, so a job may get one"
-        for other in found[1:]
-        if other.suffix is None
-    ]
+    notes = kind_notes(found)
     if len(found) > 1 and sort.feature:
         notes.append(f"--directive=--constraint={sort.feature} keeps a job to the commonest kind")
     if len(found) == 1 and (features := frozenset[str]().union(*(node.features for node in sort.nodes))):
@@ -166,12 +157,12 @@ def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:
     if row.get("OverSubscribe") == "EXCLUSIVE":
         notes.append("Jobs get whole nodes (OverSubscribe=EXCLUSIVE)")
     if "TRESBillingWeights" in row:
-        notes.append(f"Decide: charge, where Slurm's own weights are {row['TRESBillingWeights']}")
+        notes.append(f"Decide: charge; Slurm's own weights are {row['TRESBillingWeights']}")
     return notes
 
 
 def _cut(name: str, row: Row, kind: Kind) -> dict[str, Value]:
-    """Return what the partition lets jobs have of a node, where that is less than all."""
+    """Return what jobs may have of a node, if that is less than all."""
     values = {}
     said = f"scontrol show partition {name}"
     cpus = number(row.get("MaxCPUsPerNode"))
@@ -201,7 +192,7 @@ def _default(rows: Mapping[str, Row], parts: Sequence[Part]) -> Value:
 def _site_values(
     rows: Mapping[str, Row], parts: Sequence[Part], nodes: Sequence[Node], config: Row
 ) -> dict[str, Value]:
-    """Return what holds for every partition."""
+    """Return the keys of the whole site."""
     values: dict[str, Value] = {}
     used = [row for name, row in rows.items() if any(part.name == name for part in parts)]
     if config.get("SelectType") == "select/linear":
@@ -212,13 +203,13 @@ def _site_values(
         values["directives"] = Value([_NO_HYPERTHREADS], "Slurm counts hyperthreads as cpus, this profile cores")
     short = [name for name, row in rows.items() if _gives_little(row, name, nodes, parts)]
     if short:
-        why = f"who asks for none gets less than a node's in {', '.join(short)} (DefMemPerCPU, DefMemPerNode)"
+        why = f"jobs that request none get less than a node's in {', '.join(short)} (DefMemPerCPU, DefMemPerNode)"
         values["ask_memory"] = Value(True, why)
     return values
 
 
 def _gives_little(row: Row, name: str, nodes: Sequence[Node], parts: Sequence[Part]) -> bool:
-    """Tell whether a job on a whole node that does not ask for memory gets much less than there is."""
+    """Tell whether a job on a whole node that requests no memory gets much less than there is."""
     part = next((part for part in parts if part.name == name), None)
     if part is None or "mem_gb_per_node" not in part.values:
         return False

@@ -1,4 +1,4 @@
-"""Slurm's limits: of a partition, of the QoS that this person may use, and which of them count.
+"""Slurm's limits: of a partition, of the QoS that the user may use, and which of them count.
 
 https://slurm.schedmd.com/resource_limits.html and qos.html
 """
@@ -14,25 +14,25 @@ from msgspec import Struct
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.machine import NO_LIMIT, SECONDS, WORD, Kind, Value, clock, user
-from hpclaunch.scripts.values import slurm_seconds
+from hpclaunch.schedulers.values import slurm_seconds
 
-# What is limited (seconds, nodes, cpus, gpus): the limit, and who says so.
+# What is limited (seconds, nodes, cpus, gpus): the limit and its source.
 Limits = dict[str, tuple[int, str]]
 _TRES = {"node": "nodes", "cpu": "cpus", "gres/gpu": "gpus"}
 
 
 class Qos(Struct, frozen=True):
-    """A quality of service that this person may use."""
+    """A quality of service that the user may use."""
 
     name: str
     limits: Limits
     flags: frozenset[str]
     makes_room_for: str = ""
-    accounts: str = ""  # those that have it, where the default account has not
+    accounts: str = ""  # those that have it if the default account has not
 
 
 class Rules(Struct, frozen=True):
-    """What the accounting says: every QoS, those of this person (None: nobody limits), the accounts, the default."""
+    """What the accounting says: every QoS, the user's (None: no limits), the default one, and the accounts."""
 
     every: dict[str, Qos] = {}
     mine: dict[str, Qos] | None = None
@@ -42,7 +42,7 @@ class Rules(Struct, frozen=True):
 
 
 def ask(config: Mapping[str, str]) -> Rules:
-    """Ask the accounting, where there is one. What it does not say is a note, never an error."""
+    """Ask the accounting, if there is one. What it does not say is a note, never an error."""
     enforced = set(re.split(r"[,\s]+", config.get("AccountingStorageEnforce", "").lower()))
     if config.get("AccountingStorageType", "").endswith("none"):
         return Rules(notes=["This Slurm keeps no accounts: QoS and accounts are not known."])
@@ -68,7 +68,7 @@ def ask(config: Mapping[str, str]) -> Rules:
 
 
 def _mine(every: Mapping[str, Qos], rows: Iterable[list[str]]) -> dict[str, Qos]:
-    """Return the QoS of this person's accounts, the default account's first."""
+    """Return the QoS of the user's accounts, the default account's first."""
     allowed = {account: [name for name in names.split(",") if name in every] for account, names, _ in rows}
     default = next(iter(allowed))
     mine = {}
@@ -142,7 +142,7 @@ def of_partition(name: str, row: Mapping[str, str], kind: Kind, rules: Rules) ->
 
 
 def _usable(row: Mapping[str, str], rules: Rules) -> list[Qos]:
-    """Return the QoS of this person that the partition lets in."""
+    """Return the user's QoS that the partition allows."""
     allowed, denied = listed(row.get("AllowQos", "")), listed(row.get("DenyQos", ""))
     return [
         qos
@@ -215,12 +215,12 @@ def listed(text: str) -> set[str]:
 
 
 def number(text: str | None) -> int | None:
-    """Return a count; None for what is none, such as UNLIMITED."""
+    """Return a count, or None if it is none, such as UNLIMITED."""
     return int(text) if text and text.isdigit() and int(text) < 10**9 else None
 
 
 def seconds(text: str) -> int | None:
-    """Return the seconds of a time; None for UNLIMITED and for nothing."""
+    """Return the seconds of a time, or None for UNLIMITED and for nothing."""
     try:
         return slurm_seconds(text) or None
     except ValueError:

@@ -1,0 +1,155 @@
+"""From options and the config file to a request and the profile of its site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hpclaunch import paths
+from hpclaunch.cli.foreign import load_site
+from hpclaunch.cli.options import SIZES
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.request import Request, make_request
+from hpclaunch.profile import search
+from hpclaunch.profile.yamlfile import Document, convert
+from hpclaunch.schedulers import scheduler
+
+# What belongs to a cluster: on this machine, and for another site, it counts only when typed.
+_OF_A_SITE = (
+    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "storage", "directive", "template",
+)  # fmt: skip
+
+
+def config_file() -> Path | None:
+    """Return the config file: ./hpclaunch.yaml, or else the user's."""
+    return next(filter(Path.is_file, (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml")), None)
+
+
+def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the config file's values as options; those of `several` as lists. Raises ProfileError."""
+    path = config_file()
+    values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
+    if "env" in values:
+        values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
+    if passed := values.pop("pass_env", None):
+        values["env"] = [*values.get("env", ()), *passed]
+    return values | {name: [values[name]] for name in several if name in values}
+
+
+def planned_request(
+    ctx: click.Context,
+    values: dict[str, Any],
+    here: bool = False,
+    starts: bool = False,
+    mistaken: list[tuple[str, str]] | None = None,
+) -> tuple[Request, search.Profile]:
+    """Return the request that the options make, its site settled, and that site's profile.
+
+    With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
+    folder, not from another machine's. `mistaken` is make_request's.
+    """
+    from hpclaunch.job.machine import follow_links, look_up_program
+
+    if here and not _typed(ctx, "site"):
+        values["site"] = "local"
+    values["site"] = values["site"] or site_of_this_host()
+    profile = load_site(values["site"])
+    if scheduler(profile.site.scheduler).here:
+        values |= {name: None for name in _OF_A_SITE if not _typed(ctx, name)}
+    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    return look_up_program(profile.site, request, starts), profile
+
+
+def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
+    """Return the request to compare, its site and partition left open.
+
+    At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
+    """
+    left_open = (*(_OF_A_SITE if several else ()), *(("nodes", "gpus_per_node") if sized else ()))
+    for name in ("nodes", "gpus_per_node"):
+        if sized and _typed(ctx, name):
+            raise click.UsageError(f"--gpus and --{name.replace('_', '-')} exclude each other: give one of them", ctx)
+    values |= {name: None for name in left_open if name in values and not _typed(ctx, name)}
+    return _request(ctx, values)
+
+
+def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -> tuple[Request, search.Profile]:
+    """Return the request of a launch, and the profile of the site, or of any site with that scheduler.
+
+    Sizes that are not typed are the allocation's.
+    """
+    from hpclaunch.job.machine import look_up_program
+
+    values |= {name: None for name in SIZES if not _typed(ctx, name)}
+    name = values["site"] or matching_host()
+    if name is None or search.load(name).site.scheduler != scheduler:
+        name = scheduler
+    profile = load_site(name)
+    return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
+
+
+def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return this host's profile if no site is given, and the typed options, which win over a script's.
+
+    Raises click.UsageError for an option that cannot win over the script.
+    """
+    from hpclaunch.cli.check_script import WINNING
+
+    typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
+    if other := next((name for name in typed if name not in WINNING), None):
+        what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
+        raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+    if values["max_cost"] is not None:  # the user's own limit, wherever it is set
+        typed["max_cost"] = values["max_cost"]
+    if "force" in typed:
+        typed["force"] = list(typed["force"])
+    return (None if values["site"] else matching_host()), typed
+
+
+def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
+    """Return the request that the options make; of COMMAND and --workload the nearer one counts."""
+    if nearer(ctx, "command", "workload"):
+        values["workload"] = None
+    elif nearer(ctx, "workload", "command"):
+        values["command"] = None
+    values["pass_env"] = [setting for setting in values["env"] if "=" not in setting]
+    values["env"] = dict(setting.split("=", 1) for setting in values["env"] if "=" in setting)
+    return make_request({**values, "command": list(values["command"] or ())}, mistaken)
+
+
+def nearer(ctx: click.Context, one: str, other: str) -> bool:
+    """Return whether `one` of two given options is set nearer by than `other`: typed, environment, config file."""
+    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
+    first, second = (ctx.get_parameter_source(name) for name in (one, other))
+    return first in near and second in near and near.index(first) < near.index(second)
+
+
+def _typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _hosts() -> list[str]:
+    import socket
+
+    return list(dict.fromkeys((socket.gethostname(), socket.getfqdn())))
+
+
+def matching_host() -> str | None:
+    """Return the name of the profile that knows this host, or None."""
+    return next(filter(None, map(search.match_host, _hosts())), None)
+
+
+def site_of_this_host() -> str:
+    """Return the name of the profile that knows this host. Raises HpclaunchError if none does."""
+    if (name := matching_host()) is None:
+        raise HpclaunchError(
+            f"which site? No profile knows this host, {' or '.join(_hosts())}",
+            "use --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; "
+            f"known: {', '.join(search.available())}",
+        )
+    return name

@@ -1,0 +1,236 @@
+"""From a request to a plan: every value that the request leaves open, and what each was made from."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from hpclaunch import walltime
+from hpclaunch.errors import counted
+from hpclaunch.job.basis import Basis
+from hpclaunch.job.cost import job_cost
+from hpclaunch.job.limits import qos_limits
+from hpclaunch.job.plan import MNIST, Plan
+from hpclaunch.job.request import Request
+from hpclaunch.job.storage import file_systems
+from hpclaunch.paths import WORKLOADS
+from hpclaunch.profile.model import Partition, Qos, Site
+from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import Scheduler, scheduler
+
+T = TypeVar("T")
+NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
+
+
+class Sizes:
+    """Makes the values that a request leaves open, and records the basis of each."""
+
+    def __init__(self, site: Site, request: Request, partition: Partition) -> None:
+        self.site, self.request, self.partition = site, request, partition
+        self.basis: dict[str, Basis] = {}
+
+    def made(self, name: str, value: T, *keys: str, words: str = "") -> T:
+        """Return `value`, which is made from these keys, in these words."""
+        self.basis[name] = Basis(keys, f"{words} = {value}" if words else "")
+        return value
+
+    def given(self, name: str, *keys: str) -> Any:
+        """Return the value of the first of the keys that has one, or None."""
+        for key in keys:
+            place, _, field = key.partition(".")
+            if (value := getattr(getattr(self, place), field)) is not None:
+                return self.made(name, value, key)
+        return None
+
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Return the nodes, the GPUs and tasks of each, the cores of a task and of a node."""
+        nodes = self.given("nodes", "request.nodes") or self.made("nodes", 1, words="one, as --nodes is not given")
+        gpus = self._gpus(nodes)
+        tasks = self.given("tasks_per_node", "request.tasks_per_node") or self._tasks(gpus)
+        offered, words, keys = self._offered_cpus(nodes, gpus)
+        cpus_per_task = self.given("cpus_per_task", "request.cpus_per_task")
+        if cpus_per_task is None:
+            shared = f" / {tasks} tasks a node{', rounded down' if offered % tasks else ''}" if tasks > 1 else ""
+            by = ("plan.tasks_per_node",) if tasks > 1 else ()
+            cpus_per_task = self.made("cpus_per_task", max(offered // tasks, 1), *keys, *by, words=words + shared)
+        if nodes > 1 and self.site.multi_node != "shared" and (cores := self.partition.cores_per_node):
+            cpus, words = cores, "all cores of a node, as there are several nodes"
+            keys = "partition.cores_per_node", "site.multi_node"
+        elif self.request.cpus_per_task and not (self.partition.cpus_per_gpu_exact and gpus):
+            cpus, keys = tasks * cpus_per_task, ("plan.tasks_per_node", "plan.cpus_per_task")
+            words = f"{counted(tasks, 'task')} a node x {counted(cpus_per_task, 'cpu')}"
+        elif tasks > offered:
+            cpus, keys, words = tasks, ("plan.tasks_per_node", *keys), "one for each task"
+        else:
+            cpus = offered
+        return nodes, gpus, tasks, cpus_per_task, self.made("cpus_per_node", cpus, *keys, words=words)
+
+    def _gpus(self, nodes: int) -> int:
+        """Return all of a node's GPUs, on a single node at most one for each task; none where jobs are small."""
+        tasks, most = self.request.tasks_per_node, self.partition.gpus_per_node
+        if self.request.gpus_per_node is None and self.partition.small_jobs:
+            return self.made("gpus_per_node", 0, "partition.small_jobs", words="none, as none is requested")
+        if self.request.gpus_per_node is None and nodes == 1 and tasks and tasks < most:
+            words = f"one for each of {counted(tasks, 'task')} a node"
+            return self.made("gpus_per_node", tasks, "request.tasks_per_node", words=words)
+        gpus: int = self.given("gpus_per_node", "request.gpus_per_node", "partition.gpus_per_node")
+        return gpus
+
+    def _tasks(self, gpus: int) -> int:
+        words = f"one for each of {counted(gpus, 'GPU')} a node" if gpus else "one, as there are no GPUs"
+        return self.made("tasks_per_node", gpus or 1, "plan.gpus_per_node", words=words)
+
+    def _offered_cpus(self, nodes: int, gpus: int) -> tuple[int, str, tuple[str, ...]]:
+        """Return the cores of a node that the job may use, in words, and the keys they come from.
+
+        These are its GPUs' share, or a whole node, or one where jobs are small or the profile does not say.
+        """
+        partition = self.partition
+        cores, most = partition.cores_per_node, partition.max_cores
+        if gpus and (per_gpu := partition.cpus_per_gpu):
+            words = f"{counted(gpus, 'GPU')} a node x {counted(per_gpu, 'cpu')}"
+            return gpus * per_gpu, words, ("plan.gpus_per_node", "partition.cpus_per_gpu")
+        if partition.small_jobs:
+            return 1, "one core, as no size is requested", ("partition.small_jobs",)
+        if not cores:
+            return 1, "one core, as the profile has no cores_per_node", ()
+        if nodes == 1 and most and most < cores:
+            return most, counted(most, "cpu"), ("partition.max_cores",)
+        return cores, counted(cores, "cpu"), ("partition.cores_per_node",)
+
+    def gigabytes(self, what: str, asks: str, cpus: int) -> int | None:
+        """Return the memory or disk of a node: that part of it which the job's cores are of the node's."""
+        name, cores = f"{what}_per_node", self.partition.cores_per_node
+        requested: int | None = self.given(name, f"request.{what}")
+        if requested:
+            return requested
+        key = name if getattr(self.partition, f"default_{name}") is None else f"default_{name}"
+        whole: float | None = getattr(self.partition, key)
+        if not (whole and getattr(self.site, asks)):
+            return None
+        share = min(cpus / cores, 1) if cores else 1
+        value = max(math.floor(share * whole), 1)
+        keys = (f"partition.{key}", f"site.{asks}")
+        if value == whole:
+            return self.made(name, value, *keys)
+        words = f"{whole:.6g} GB" + (f" x {cpus} / {cores} cpus" if share < 1 else "")
+        words += ", rounded down" if share * whole != value else ""
+        return self.made(name, value, *keys, "partition.cores_per_node", "plan.cpus_per_node", words=words)
+
+    def time(self, name: str, *keys: str) -> int:
+        """Return the first of the keys that has a value, in seconds."""
+        text = self.given(name, *keys)
+        seconds = walltime.parse(text)
+        if (clock := walltime.clock(seconds)) != text:
+            self.basis[name] = Basis(self.basis[name].keys, f"{text} = {clock}")
+        return seconds
+
+    def command(self) -> list[str]:
+        """Return the command, that of a bundled workload if there is none."""
+        if self.request.command:
+            return self.made("command", self.request.command, "request.command")
+        workload = self.request.workload or MNIST
+        why = "" if self.request.workload else ", as no COMMAND is given"
+        self.basis["command"] = Basis(("request.workload",), f"the bundled workload {workload}{why}")
+        return [sys.executable if scheduler(self.site.scheduler).here else "python", str(WORKLOADS[workload])]
+
+    def qos(self, seconds: int, gpus: int, cores: int) -> Qos | None:
+        """Return the requested QoS, else the first that the job fits."""
+        wanted = self.request.qos
+        passed: list[str] = []
+        for number, qos in enumerate(self.partition.qos):
+            if qos.name == wanted:
+                return self.made("qos", qos, "request.qos", f"partition.qos.{number}")
+            if wanted is not None or not qos.automatic:
+                continue
+            if all(key in qos.unconfirmed for key, _ in qos_limits(qos, seconds, gpus, cores)):
+                size = f" on {gpus} GPUs" if gpus else ""
+                words = f"{qos.name}, the first QoS that takes {walltime.clock(seconds)}{size}"
+                words += f"; not {', '.join(passed)}" if passed else ""
+                self.basis["qos"] = Basis((f"partition.qos.{number}",), words)
+                return qos
+            most = [(qos.max_gpus, "GPUs"), (qos.max_cores, "cores")]
+            limits = [qos.max_walltime, *(f"{number} {unit}" for number, unit in most if number)]
+            passed.append(f"{qos.name} (at most {', '.join(limits)})")
+        if wanted is None:
+            return None
+        return self.made("qos", Qos(name=wanted, max_walltime="9999:59:59"), "request.qos")  # its limits are not known
+
+
+def unchecked_plan(profile: Profile, request: Request) -> Plan:
+    """Return the plan of a request whose words are all known, whether or not the site would take it."""
+    site = profile.site
+    wanted = request.partition or site.default_partition
+    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
+    sizes = Sizes(site, request, partition)
+    nodes, gpus, tasks, cpus_per_task, cpus = sizes.counts()
+    mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
+    jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
+    seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
+    max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
+    bare = request.module == NO_MODULES
+    command = sizes.command()
+    datasets = not request.command and request.workload in (None, MNIST)
+    storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
+    exclusive = site.multi_node == "exclusive" and nodes > 1
+    cost = job_cost(
+        partition,
+        nodes=nodes,
+        gpus_per_node=partition.gpus_per_node if exclusive else gpus,
+        cpus_per_node=cpus,
+        mem_gb=nodes * (mem or 0),
+        seconds=seconds,
+        attempts=max_attempts,
+    )
+    sizes.given("template", "request.template", "site.template", "site.scheduler")
+    alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
+    sizes.basis |= {
+        "name": Basis(("request.site",)),
+        "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
+        "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
+        "directives": Basis(("site.directives", "request.directive")),
+        "cost": Basis(("partition.charge",), cost.explained if cost else ""),
+        **{f"storage:{name}": basis for name, basis in storage.items()},
+    }
+    return Plan(
+        name=profile.name,
+        site=site,
+        request=request,
+        partition_name=partition_name,
+        partition=partition,
+        job_name=sizes.given("job_name", "request.job_name")
+        or sizes.made(
+            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
+        ),
+        account=sizes.given("account", "request.account", "site.account"),
+        qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
+        launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
+        nodes=nodes,
+        tasks_per_node=tasks,
+        gpus_per_node=gpus,
+        cpus_per_node=cpus,
+        cpus_per_task=cpus_per_task,
+        mem_gb_per_node=mem,
+        jobfs_gb_per_node=jobfs,
+        seconds=seconds,
+        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
+        storage=list(storage),
+        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
+        command=command,
+        cost=cost,
+        max_attempts=max_attempts,
+        warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
+        foreign=profile.foreign,
+        basis=sizes.basis,
+    )
+
+
+def name_of(command: list[str], scheduler: Scheduler) -> str:
+    """Return a name for the job after its script: `python -u train.py` is `train`."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    stem = PurePath(scripts[0] if scripts else command[0]).stem
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
+    return f"{name}-job" if name in scheduler.interactive_names else name

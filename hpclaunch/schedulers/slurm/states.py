@@ -1,0 +1,145 @@
+"""The states of Slurm jobs, from sacct and squeue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from hpclaunch.errors import SchedulerError
+from hpclaunch.schedulers.command import STATE_SECONDS, call
+from hpclaunch.schedulers.job import (
+    CANCELLED,
+    COMPLETED,
+    ENDED,
+    FAILED,
+    PENDING,
+    REQUEUED,
+    RUNNING,
+    TIMEOUT,
+    UNKNOWN,
+    Job,
+    State,
+)
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
+STATES = {
+    "PENDING": PENDING,
+    "REQUEUE_HOLD": PENDING,
+    "RESV_DEL_HOLD": PENDING,
+    "SPECIAL_EXIT": PENDING,
+    "REQUEUED": REQUEUED,
+    "REQUEUE_FED": REQUEUED,
+    "RUNNING": RUNNING,
+    "COMPLETING": RUNNING,
+    "CONFIGURING": RUNNING,
+    "RESIZING": RUNNING,
+    "SIGNALING": RUNNING,
+    "STAGE_OUT": RUNNING,
+    "STOPPED": RUNNING,
+    "SUSPENDED": RUNNING,
+    "COMPLETED": COMPLETED,
+    "CANCELLED": CANCELLED,
+    "TIMEOUT": TIMEOUT,
+    "DEADLINE": TIMEOUT,
+    "BOOT_FAIL": FAILED,
+    "FAILED": FAILED,
+    "NODE_FAIL": FAILED,
+    "OUT_OF_MEMORY": FAILED,
+    "PREEMPTED": FAILED,
+    "REVOKED": FAILED,
+}
+MAY_GO_ON = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}  # sacct's word for seconds before the job is requeued, too
+OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
+
+
+def states(jobs: Sequence[Job]) -> dict[str, State]:
+    """Ask sacct once; squeue too for what sacct does not settle, or if there is no sacct."""
+    try:
+        found, settled = _accounted(jobs)
+    except SchedulerError:
+        found, settled = {}, set()
+    if left := {job.id for job in jobs} - settled:
+        try:
+            queued = _queued()
+        except SchedulerError:
+            if not settled:
+                raise
+            queued = dict.fromkeys(left, State(UNKNOWN, "no answer from squeue"))
+        found |= {job_id: state for job_id, state in queued.items() if {job_id, job_id.split("_")[0]} & left}
+    return found | {job_id: array for job_id in left - found.keys() if (array := _of_array(job_id, found))}
+
+
+def _of_array(job_id: str, found: dict[str, State]) -> State | None:
+    """Return the state of an array from its jobs': alive while one is, then the worst end."""
+    jobs = [state for other, state in found.items() if other.startswith(f"{job_id}_")]
+    order = [RUNNING, PENDING, REQUEUED, UNKNOWN, FAILED, TIMEOUT, CANCELLED, COMPLETED]
+    return min(jobs, key=lambda state: order.index(state.word), default=None)
+
+
+def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
+    """Return what sacct says, and the ids of those that have ended and whose exit code is sure.
+
+    sacct of Slurm 22.05 shows a script's exit code of 128 and more less 128, that of 25.11 does not. So one below 128
+    counts only if the run folder agrees.
+    """
+    asked = {job.id: job for job in jobs}
+    fields = "JobID,State,ExitCode,NodeList"
+    # Ids of another cluster that shares the home folder may be those of other users' jobs here.
+    words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
+    words += ["--allocations", "--parsable2", "--noheader"]
+    found, settled = {}, set()
+    for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS).stdout, 4):
+        code, number = map(_number, exit_code.partition(":")[::2])
+        if doubtful := word == "FAILED" and code < 128 and not number:
+            left = (asked[job_id].exit_code or 0) if job_id in asked else 0
+            code = left if left % 128 == code else 0
+        found[job_id] = _state(word, code, number, hosts)
+        if found[job_id].ended and word not in MAY_GO_ON and (code or not doubtful):
+            settled.add(job_id)
+    return found, settled
+
+
+def _queued() -> dict[str, State]:
+    """Return what squeue says, which remembers jobs for some minutes after their end, with their true exit codes."""
+    fields = "JobArrayID:|,State:|,RestartCnt:|,exit_code:|,StartTime:|,NodeList:|,Reason:|"
+    words = ["squeue", "--me", "--array", "--noheader", "--states=all", f"--Format={fields}"]
+    answer = call(words, seconds=STATE_SECONDS, variables={"SLURM_TIME_FORMAT": "%s"}).stdout  # seconds since 1970
+    found = {}
+    for job_id, word, restarts, status, start, hosts, reason, _ in _rows(answer, 8):
+        state = _state(word, _number(status) >> 8, _number(status) & 127, hosts, "" if reason == "None" else reason)
+        if state.word in (PENDING, REQUEUED):
+            again = state.word == REQUEUED or _number(restarts) > 0
+            state = State(REQUEUED if again else PENDING, state.reason, expected_start=_number(start) or None)
+        found[job_id] = state
+    return found
+
+
+def _rows(answer: str, columns: int) -> Iterator[list[str]]:
+    """Yield the rows of a table; skip other lines, a site's greeting for instance."""
+    for line in answer.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) == columns:
+            yield fields
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> State:
+    """Translate Slurm's state ("CANCELLED by 1000"), the script's exit code and the number of the signal that ended it.
+
+    Only a job that ended by itself has an exit code: those of others are Slurm's own, as 0:125 of OUT_OF_MEMORY.
+    """
+    first = word.split(" ", 1)[0].rstrip("+")
+    ours = STATES.get(first, UNKNOWN)
+    hosts = "" if hosts in ("None assigned", "(null)") else hosts
+    if ours not in ENDED:
+        return State(ours, reason if ours != UNKNOWN else word, None, hosts)
+    if number == OUTPUT_MISSING:
+        return State(ours, "0:53", None, hosts)
+    if first == "COMPLETED":
+        return State(ours, "", 0, hosts)
+    if first == "FAILED":
+        return State(ours, "", 128 + number if number else code or None, hosts)
+    return State(ours, word, None, hosts)

@@ -1,0 +1,116 @@
+#!/bin/bash
+# gadi gpuvolta: 1 node x 4 tasks = world size 4, 48 cpus, 4 GPUs, 380 GB, walltime 01:00:00, at most 144 SU
+# Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
+#   hpclaunch render --site gadi --partition gpuvolta --account ab12 --setup 'ulimit -c 0' --venv '~/my torch' --env 'A=b c' --env WANDB_API_KEY -- python train.py --epochs 3
+#PBS -N train
+#PBS -P ab12
+#PBS -q gpuvolta
+#PBS -l ncpus=48
+#PBS -l ngpus=4
+#PBS -l mem=380GB
+#PBS -l jobfs=400GB
+#PBS -l storage=gdata/dk92
+#PBS -l wd
+#PBS -l walltime=01:00:00
+#PBS -v WANDB_API_KEY
+#PBS -j oe
+
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "gpuvolta", "poll": 600, "scheduler": "pbs",
+    "seconds": 3600, "site": "gadi", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+module use /g/data/dk92/apps/Modules/modulefiles
+module load NCI-ai-ml/24.11 || { at='module load NCI-ai-ml/24.11'; exit 1; }
+source "$HOME"'/my torch'/bin/activate || exit 1
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
+export A='b c'
+: "${WANDB_API_KEY?must come from where the job is submitted (--env WANDB_API_KEY)}"
+ulimit -c 0
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n'
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
+((${#nodes[@]} == 1)) || { at="PBS gave ${#nodes[@]} hosts, the job is made for 1"; exit 1; }
+MASTER_ADDR=${nodes[0]#* }
+MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+# The agent of one node; it starts the node's ranks.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    python -m torch.distributed.run --nnodes=1 --nproc-per-node=4 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+    local code=$?
+    fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    return 1
+}
+
+launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
+# One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
+run_node() { # NODE_RANK
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
+    local pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    trap : INT HUP # the head of the job hears them too
+    trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
+    set -m
+    run_torchrun "${command[@]}" & pids+=($!)
+    set +m; unset HPCLAUNCH_NODE
+    # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
+    local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    local sweeper=$!
+    while ((verdict == 0 && alive)); do
+        sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
+        { kill $! && wait $!; } 2>/dev/null; alive=0
+        for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
+        kill -0 $$ 2>/dev/null || verdict=143 # the head is gone
+    done
+    # TERM, 6 s to save, KILL by the guard. torchrun, which passes TERM on, may end before its ranks.
+    trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
+    while ((left-- > 0)) && grep -qszxF "$mark" /proc/[0-9]*/environ; do sleep 0.5; done
+    exec {guard}>&- && wait "$sweeper"
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
+}
+
+export -f fail run_rank
+run_node 0 & node=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$node" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+while kill -0 "$node" 2>/dev/null; do wait "$node"; done # a signal ends a wait
+wait "$node"; code=$?
+wait "${readers[@]}"
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+exit "$code"

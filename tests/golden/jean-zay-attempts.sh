@@ -1,0 +1,135 @@
+#!/bin/bash
+# jean-zay v100: 2 nodes x 4 tasks = world size 8, 80 cpus, 8 GPUs, walltime 3 attempts of 01:00:00, at most 24 GPU-hours
+# Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
+#   hpclaunch render --site jean-zay --nodes 2 --partition v100 --account abc@v100 --max-attempts 3 -- python train.py --epochs 3
+#SBATCH --job-name=train
+#SBATCH --account=abc@v100
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=10
+#SBATCH --time=01:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --hint=nomultithread
+
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+# Slurm's USR1 comes 120 s before the walltime, or up to a minute earlier; the file tells every rank.
+trap 'touch "$HPCLAUNCH_RUN_DIR/warned"' USR1
+export HPCLAUNCH_ATTEMPT=$((${SLURM_RESTART_COUNT:-0} + 1))
+if ((HPCLAUNCH_ATTEMPT > 3)); then # a node died, or the job was preempted, in the last one
+    echo "hpclaunch: 3 attempts are used up"
+    exit 75
+fi
+job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,warned,again} || exit 1
+echo '{"job_name": "train", "max_attempts": 3, "nodes": 2, "partition": "v100", "poll": 2, "scheduler": "slurm",
+    "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'launched=1; exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+module purge
+module load pytorch-gpu/py3/2.8.0 || { at='module load pytorch-gpu/py3/2.8.0'; exit 1; }
+export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n' ended=""
+trap 'touch "$HPCLAUNCH_RUN_DIR/warned"' USR1
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
+    (exec "$@") &
+    local pid=$! warner code warned=0
+    (until [[ -e $HPCLAUNCH_RUN_DIR/warned ]]; do
+        sleep 1
+        ((LOCAL_RANK)) || ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+    done && kill -USR1 "$pid") &
+    warner=$!
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    wait "$pid"
+    code=$?
+    kill "$warner" 2>/dev/null || warned=1
+    # Warned of the end, or by the TERM of a preemption, the command may save and leave with 75: "start me again".
+    # One that does not know the signal dies of it, 138, and is started again as well.
+    if ((code == 75 || (warned && code == 138))); then
+        touch "$HPCLAUNCH_RUN_DIR/again"
+        return 0
+    fi
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+}
+
+declare -A size && readers=()
+for kind in log err; do size[$kind]=$(($(cat "$HPCLAUNCH_RUN_DIR/rank-0.$kind" 2>/dev/null | wc -c) + 1)); done
+launched=1; trap 'ended=1' TERM
+# srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
+export -f fail run_rank
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=10 \
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" & job=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+for kind in log err; do # from where an earlier attempt ended
+    (trap '' TERM; exec tail -c "+${size[$kind]}" -F --pid="$job" "$HPCLAUNCH_RUN_DIR/rank-0.$kind" 2>/dev/null) &
+    readers+=($!)
+done
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"; code=$?
+wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+
+# A scheduler may be out of reach for a while: COMMAND again and again until it succeeds or the time is up.
+insist() { # WALLTIME_ENDS COMMAND...
+    local until=$(($(date +%s) + 120))
+    ((until < $1)) || until=$1
+    until "${@:2}"; do
+        (($(date +%s) + 10 < until)) && [[ -z $ended ]] || return 1
+        sleep 5
+    done
+}
+
+# Nobody else will start the next attempt: the job ends here, and says how to go on.
+give_up() { # COMMAND
+    echo "75 - the next attempt, which could not be submitted" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: attempt $((HPCLAUNCH_ATTEMPT + 1)) could not be submitted, for what is said above; to go on by hand: $1"
+}
+
+# Saved and not done: this script requeues the job, unless a handler in the command did (Lightning's own does).
+if [[ -z $ended && -e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    if ((HPCLAUNCH_ATTEMPT < 3)); then
+        echo "hpclaunch: the walltime is near, going on in attempt $((HPCLAUNCH_ATTEMPT + 1)) of 3"
+        warned=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned" 2>/dev/null || date +%s)
+        if insist $((warned + 120)) scontrol requeue "$SLURM_JOB_ID"; then
+            sleep 60 # Slurm ends this script
+            exit 75
+        fi
+        give_up "scontrol requeue $SLURM_JOB_ID"
+    else
+        echo "hpclaunch: not done, and 3 attempts are used up"
+    fi
+    code=75
+fi
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+exit "$code"

@@ -1,0 +1,120 @@
+#!/bin/bash
+# pbs workq: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, walltime 01:00:00
+# Made by hpclaunch 0.1.0 from site profile pbs (checked 2026-11-21); the same again:
+#   hpclaunch render --site pbs --nodes 2 --gpus-per-node 4 --cpus-per-task 12 -- python train.py --epochs 3
+#PBS -N train
+#PBS -q workq
+#PBS -l select=2:ncpus=48:ngpus=4:mpiprocs=4
+#PBS -l place=scatter
+#PBS -l walltime=01:00:00
+
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,node-*.heartbeat.*} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "workq", "poll": 30, "scheduler": "pbs",
+    "seconds": 3600, "site": "pbs", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n'
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
+((${#nodes[@]} == 2)) || { at="PBS gave ${#nodes[@]} hosts, the job is made for 2"; exit 1; }
+MASTER_ADDR=${nodes[0]#* }
+MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # LOCAL_RANK COMMAND...
+    export LOCAL_RANK=$1 RANK=$((NODE_RANK * LOCAL_WORLD_SIZE + $1)); shift
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
+# One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
+run_node() { # NODE_RANK
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
+    local i pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
+    set -m
+    for ((i = 0; i < LOCAL_WORLD_SIZE; i++)); do run_rank "$i" "${command[@]}" & pids+=($!); done
+    set +m; unset HPCLAUNCH_NODE
+    # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
+    local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    local sweeper=$! beat=0 state=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.heartbeat
+    while ((verdict == 0 && alive)); do
+        mv -T "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads all names at once
+        sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
+        { kill $! && wait $!; } 2>/dev/null; alive=0
+        for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
+    done
+    # TERM, 6 s to save, KILL by the guard. torchrun, which passes TERM on, may end before its ranks.
+    trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
+    while ((left-- > 0)) && grep -qszxF "$mark" /proc/[0-9]*/environ; do sleep 0.5; done
+    exec {guard}>&- && wait "$sweeper"
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK"
+    mv "$state".* "$state.end-$verdict"
+}
+
+# pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
+(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail run_rank run_node && declare -p command &&
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM \
+        PBS_TASKNUM &&
+    export -p && printf 'cd %q && run_node "$1"\n' "$PWD") || exit 1
+touch "$HPCLAUNCH_RUN_DIR"/node-{0..1}.heartbeat.0; shells=() beats=() heard=()
+for ((node = 0; node < 2; node++)); do # -n counts lines of the nodefile; no newline passes
+    pbsdsh -n "${nodes[node]%% *}" -- /bin/bash -c "$(printf '. %q' "$HPCLAUNCH_RUN_DIR/node.sh") $node" & shells+=($!)
+done
+(trap '' TERM; exec tail -f /dev/null --pid=$$) & head=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$head" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+# pbsdsh returns 0 whatever happens and never notices a dead node, so the nodes send heartbeats.
+# Rounds of a second are counted, not the time: when the file system stalls, head and nodes stall together.
+code=0 round=0 deadline=0
+while ((deadline == 0 || round < deadline)); do
+    over=0
+    for file in "$HPCLAUNCH_RUN_DIR"/node-*.heartbeat.*; do
+        beat=${file##*.} node=${file##*/node-} && node=${node%%.*}
+        [[ ${beats[node]} == "$beat" ]] || beats[node]=$beat heard[node]=$round
+        silent=$((round - heard[node]))
+        if [[ $beat == end-* ]]; then
+            ((++over, code = code ? code : ${beat#end-}))
+        elif ((silent > 45)) || { ((silent > 8)) && ! kill -0 "${shells[node]}" 2>/dev/null; }; then
+            fail 1 - "node ${nodes[node]#* }, which is silent" || code=1
+        fi
+    done
+    ((over < 2)) || break
+    if [[ $code != 0 || -e $HPCLAUNCH_RUN_DIR/failed ]] || ! kill -0 "${shells[@]}" 2>/dev/null; then
+        kill "${shells[@]}" 2>/dev/null; ((deadline)) || deadline=$((round + 15)) # pbsdsh passes it on
+    fi
+    sleep 1 & wait -n # the end of a pbsdsh is seen at once
+    { kill $! && ! wait $!; } 2>/dev/null || ((++round))
+done
+((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$head"; } 2>/dev/null
+wait "${readers[@]}"
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+exit "$code"

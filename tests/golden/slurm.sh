@@ -1,0 +1,65 @@
+#!/bin/bash
+# slurm default: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, walltime 01:00:00
+# Made by hpclaunch 0.1.0 from site profile slurm (checked 2026-11-21); the same again:
+#   hpclaunch render --site slurm --nodes 2 --gpus-per-node 4 --cpus-per-task 12 -- python train.py --epochs 3
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=12
+#SBATCH --time=01:00:00
+#SBATCH --output=%x_%j.out
+
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "default", "poll": 2, "scheduler": "slurm",
+    "seconds": 3600, "site": "slurm", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'launched=1; exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n' ended=""
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+launched=1; trap 'ended=1' TERM
+# srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
+export -f fail run_rank
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=12 \
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" & job=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$job" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"; code=$?
+wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+exit "$code"
