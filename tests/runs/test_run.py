@@ -229,13 +229,13 @@ def test_busy_port_is_passed_over(work, cli):
         "with socket.socket() as s:\n"
         "    s.bind(('', 23456)); s.listen(); print('listening', flush=True); time.sleep(60)\n"
     )
-    listener = subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE)
-    try:
+    with subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE) as listener:
         assert listener.stdout
         listener.stdout.readline()
-        subprocess.run(["bash", "job.sh"], check=True, capture_output=True)
-    finally:
-        listener.kill()
+        try:
+            subprocess.run(["bash", "job.sh"], check=True, capture_output=True)
+        finally:
+            listener.kill()
     assert json.loads((run_folder(work) / "rank-0.log").read_text())["MASTER_PORT"] == "23457"
 
 

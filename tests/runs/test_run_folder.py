@@ -23,11 +23,11 @@ def used(script: str) -> set[str]:
     """Return the names of files below the run folder, with N for a number or a variable."""
     found: set[str] = set()
     for match in USED.finditer(script):
-        name = NUMBER.sub("N", match[1]).replace(".beat", ".heartbeat.N").rstrip("/")
+        name = NUMBER.sub("N", match[1]).rstrip("/")
         choice = re.fullmatch(r"\{(.*)\}", name)
         for each in choice[1].split(",") if choice else [name]:
             found |= {each, *each.split("/")} if "/" not in each else {*each.split("/")}
-    return found - {"N", "N.log", "N.err"}
+    return {name for name in found if not re.fullmatch(r"((rank-|node-)?N\.)?N|N\.(log|err)", name)}
 
 
 @pytest.mark.parametrize("site", SITES)

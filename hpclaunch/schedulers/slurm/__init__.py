@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
@@ -119,6 +118,8 @@ class Slurm(Scheduler):
 
     def accounts(self) -> tuple[list[str], bool]:
         """Return the accounts of the user's associations; Slurm keeps them in lower case."""
+        from shutil import which
+
         from hpclaunch.schedulers.machine import user
         from hpclaunch.schedulers.slurm.limits import table
 

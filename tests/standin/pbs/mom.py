@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from standin.pbs import environment, nodes, output, scheduler, sessions
 from standin.pbs.demux import Demux
@@ -55,7 +55,9 @@ def _run(server: Server, job: Job) -> None:
     _finish(server, job, status)
 
 
-def _start(server: Server, job: Job, variables: dict[str, str], out: int, error: int) -> subprocess.Popen[bytes]:
+def _start(
+    server: Server, job: Job, variables: dict[str, str], out: BinaryIO, error: BinaryIO
+) -> subprocess.Popen[bytes]:
     """Start the script; `qsub -- PROGRAM` needs no shell (seen)."""
     folder = variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else variables["HOME"]
     if not job.program:
@@ -72,7 +74,7 @@ def _start(server: Server, job: Job, variables: dict[str, str], out: int, error:
     )
 
 
-def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int) -> str:
+def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: BinaryIO) -> str:
     """Wait for the end of the script, or until PBS has ended it; return how PBS did, "" if it did not.
 
     Walltime and deletions are looked at when polling. A deleted job lives as long as the script's session does,
@@ -93,7 +95,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         if now.ending and (not in_sessions([shell.pid]) or time.time() - now.warned >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
-            os.write(error, f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
+            error.write(f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
             end(server, job.id, "walltime")
         with server.locked():
             if latest := server.find(job.id):
