@@ -206,7 +206,7 @@ def test_own_template_wins_and_can_extend_the_shipped_one(cli, work):
     """A block of a person's own template takes the place of the shipped one's."""
     (work / "templates").mkdir()
     (work / "templates" / "gadi.sh.j2").write_text(
-        '{% extends "builtin/gadi.sh.j2" %}\n{% block folder %}echo mine\n{{ super() }}{% endblock %}\n'
+        '{% extends "builtin/gadi.sh.j2" %}\n{% block run_folder %}echo mine\n{{ super() }}{% endblock %}\n'
     )
     script = cli(*RENDER, "--", "true").stdout
     assert "\necho mine\n" in script
