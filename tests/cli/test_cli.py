@@ -91,7 +91,10 @@ def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, mo
         (("-J", "mine"), "#PBS -N mine"),
         (("--mem-gb", "100"), "#PBS -l mem=100GB"),
         (("--storage", "gdata/ab12", "--storage", "scratch/xy34"), "storage=gdata/dk92+gdata/ab12+scratch/xy34"),
-        (("--module", "pytorch/2.1", "--module", "cuda/12"), "module load pytorch/2.1 || exit 1\nmodule load cuda/12"),
+        (
+            ("--module", "pytorch/2.1", "--module", "cuda/12"),
+            "module load pytorch/2.1 || { at='module load pytorch/2.1'; exit 1; }\nmodule load cuda/12",
+        ),
         (("--venv", "~/my env"), "source \"$HOME\"'/my env'/bin/activate || exit 1"),
         (("--env", "A=it's $HOME"), "export A='it'\"'\"'s $HOME'"),
         (("--setup", "ulimit -n 4096"), "\nulimit -n 4096\n"),

@@ -167,7 +167,8 @@ while ((deadline == 0 || round < deadline)); do
     { kill $! && ! wait $!; } 2>/dev/null || ((++round))
 done
 ((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
-{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$head"; } 2>/dev/null
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; } 2>/dev/null
+{ kill -KILL "$head"; wait "$head"; } 2>/dev/null
 wait "${readers[@]}"
 
 # A scheduler may be out of reach for a while: COMMAND again and again until it succeeds or the time is up.

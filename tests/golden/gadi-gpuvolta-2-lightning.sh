@@ -119,7 +119,8 @@ while ((deadline == 0 || round < deadline)); do
     { kill $! && ! wait $!; } 2>/dev/null || ((++round))
 done
 ((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
-{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$head"; } 2>/dev/null
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; } 2>/dev/null
+{ kill -KILL "$head"; wait "$head"; } 2>/dev/null
 wait "${readers[@]}"
 
 # The first failure gives the job its exit code.

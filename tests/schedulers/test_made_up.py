@@ -76,9 +76,9 @@ def test_render_prints_its_script():
     words = ("--nodes", "2", "--directive", "priority=low", "--", "python", "train.py")
     script = call("render", *words)
     assert "#FORK priority=low\n" in script
-    assert "job_id=$FORK_JOBID\n" in script
+    assert "hpclaunch-runs/$FORK_JOBID\n" in script
     job = submit("--nodes", "2", "--directive", "priority=low", "--wait", "--", "true")
-    assert "job_id=$FORK_JOBID\n" in Path("hpclaunch-runs", job, "job.sh").read_text()
+    assert "hpclaunch-runs/$FORK_JOBID\n" in Path("hpclaunch-runs", job, "job.sh").read_text()
 
 
 def test_a_failure_is_explained():
