@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -47,6 +47,19 @@ def frozen(kind: str) -> Path:
 
 
 paths.shipped = frozen
+
+
+class Process(subprocess.Popen):
+    """A process that a test starts, and that does not outlive it."""
+
+    started: ClassVar[list[Process]] = []
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.started.append(self)
+
+
+subprocess.Popen = Process
 FOREIGN = re.compile(
     r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(COLUMNS|LINES|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
 )
@@ -145,8 +158,8 @@ def clean(monkeypatch, tmp_path, request):
     if request.node.get_closest_marker("shipped"):
         monkeypatch.setattr(paths, "shipped", really_shipped)
     yield
-    while started:
-        with started.pop() as process:  # which closes its pipes
+    while Process.started:
+        with Process.started.pop() as process:  # which closes its pipes
             process.kill()
 
 
@@ -169,15 +182,11 @@ def cli():
     return call
 
 
-started: list[subprocess.Popen[str]] = []
-
-
 def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own, which does not outlive the test."""
+    """Start the real command line as a process of its own."""
     command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started.append(subprocess.Popen(command, **(pipes | options)))
-    return started[-1]
+    return subprocess.Popen(command, **(pipes | options))
 
 
 def call(*words: object, code: int = 0, seconds: float = 60) -> str:
