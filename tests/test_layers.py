@@ -21,15 +21,12 @@ LAYERS = (
     ("schedulers",),
     ("errors", "paths", "walltime"),
 )
-LONG = {
-    "workloads/mnist.py": "one file that users copy whole",
-    **dict.fromkeys(("executors/script.py", "scripts/launch.py"), "open"),
-}
-# What is still open: rooms that import upwards, modules in a cycle, files that compare a scheduler's name.
-OPEN_IMPORTS = {("job.checks.directives", "scripts"), ("runs.logs", "scripts")}
-OPEN_CYCLES = {"cli.options", "cli.requests", "doctor", "doctor.environment", "doctor.folders", "doctor.scheduler"}
+LONG = {"workloads/mnist.py": "one file that users copy whole"}
+# What is still open: rooms that import upwards, modules in a cycle, long files, files that compare a scheduler's name.
+OPEN_IMPORTS = {("job.checks.directives", "scripts")}
+OPEN_CYCLES = {"cli.options", "cli.requests"}
+OPEN_LONG = {"scripts/commands.py", "scripts/launch.py", "scripts/shell.py"}
 OPEN_COMPARISONS = {
-    *("cli/job.py", "cli/requests.py", "cli/submit.py", "runs/logs.py"),
     *("job/checks/directives.py", "job/checks/finding.py", "job/checks/price.py", "job/checks/sizes.py"),
     *("job/checks/words.py", "scripts/asked.py", "scripts/body_traps.py", "scripts/directive_traps.py"),
     *("scripts/directives.py", "scripts/examine.py", "scripts/own.py", "scripts/ranks.py", "scripts/readback.py"),
@@ -112,7 +109,7 @@ def test_the_top_of_the_package_is_small():
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_no_file_is_long(path):
     """No file has more than 300 lines but those that are listed with a reason."""
-    assert str(path) in LONG or len(FILES[path].read_text().splitlines()) <= 300
+    assert str(path) in LONG.keys() | OPEN_LONG or len(FILES[path].read_text().splitlines()) <= 300
 
 
 def test_schedulers_are_not_told_apart_by_name():

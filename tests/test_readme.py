@@ -27,7 +27,7 @@ def test_readme_tells_what_happens(block, work):
     """Each command that the README shows prints what the README shows; ... stands for what differs."""
     if "train.py\nhpclaunch: keep" not in block:
         (work / "train.py").touch()  # the reader's own
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
     for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = text.partition("\n")
         run = subprocess.run(
@@ -45,12 +45,12 @@ def test_readme_tells_what_happens(block, work):
 def test_smallest_profile_of_contributing_is_right(cli, work):
     """The profile that CONTRIBUTING.md begins with checks and renders."""
     text = (README.parent / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    block = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0]
     (work / "small.yaml").write_text(block)
     assert cli("site", "check", "small.yaml").exit_code == 0
     script = cli("render", "--site", "./small.yaml", "--nodes", "2", "--", "true").stdout
     assert "#SBATCH --partition=gpu\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n" in script
-    (block,) = re.findall(r"^```jinja\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    block, *_ = re.findall(r"^```jinja\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (work / "templates").mkdir()
     (work / "templates" / "gadi.sh.j2").write_text(block)
     script = cli("render", "--site", "gadi", "--", "true").stdout

@@ -34,7 +34,8 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     current folder names. Run it in the folder from which you submit. The exit code is 0 without a problem, 1 with one,
     3 where the scheduler is out of reach.
     """
-    from hpclaunch.doctor import Patient, examine
+    from hpclaunch.doctor import examine
+    from hpclaunch.doctor.result import Patient
     from hpclaunch.job.consider import make_plan
 
     request, profile = planned_request(ctx, values)

@@ -90,6 +90,7 @@ _OPTIONS = dict(
         _option("--launcher", type=click.Choice(model.LAUNCHERS), help="What starts the ranks on a node."),
         _option("--module", **_LINES, help="Module to load instead of the profile's, or none (repeatable)."),
         _option("--setup", **_LINES, help="Line of shell to run before COMMAND (repeatable)."),
+        _option("--teardown", **_LINES, help="Line of shell to run when the job ends (repeatable)."),
         _option("--venv", help="Python environment to activate."),
         _option(
             "--env",
@@ -117,7 +118,7 @@ _OPTIONS = dict(
 CONFIRM_ABOVE = _option("--confirm-above", type=_PRICE, help="Ask before submitting a job that may cost more.")[1]
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-_LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "venv", "env", "template", "workload", "force")
+_LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force")
 
 
 def request_options(command: Command) -> Command:

@@ -138,7 +138,7 @@ def _draft(name: str) -> str:
 
     text, machine = detect.drafted(name)
     click.echo(
-        f"hpclaunch: {machine.said_by}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
+        f"hpclaunch: {machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
         f"decide {text.count('# Decide:')} lines, look for `Decide:`",
         err=True,
     )

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hpclaunch.doctor import RUN_SECONDS, Patient, Result, Verdict, ok, problem, warning
+from hpclaunch.doctor.result import RUN_SECONDS, Patient, Result, Verdict, ok, problem, warning
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import shown, user_config
 

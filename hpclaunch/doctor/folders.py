@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hpclaunch import paths
-from hpclaunch.doctor import ASK_SECONDS, Patient, Result, Verdict, ok, problem, warning
+from hpclaunch.doctor.result import ASK_SECONDS, Patient, Result, Verdict, ok, problem, warning
 from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.machine import user
 from hpclaunch.schedulers.run_folder import RUNS

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from hpclaunch.doctor import ASK_SECONDS, Patient, Result, ok, problem, warning
+from hpclaunch.doctor.result import ASK_SECONDS, Patient, Result, ok, problem, warning
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.machine import user

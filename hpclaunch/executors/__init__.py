@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 
-EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # of schedulers for which submitit has a class that users look for
+EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # submitit has a class for it, which some libraries look for
 
 
 def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
@@ -26,7 +26,7 @@ def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
 def executor(site: str, **options: Any) -> ScriptExecutor:
     """Return a submitit executor for a site: `executor("jean-zay", nodes=2).submit(train, lr)` gives a submitit Job.
 
-    The options are those of the command line, by their names with underscores. Raises HpclaunchError where the site
+    The options are those of the command line, by their names with underscores. Raises HpclaunchError if the site
     would refuse them.
     """
     return script_executor(plan_of({"site": site, **options}))

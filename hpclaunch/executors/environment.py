@@ -1,6 +1,6 @@
-"""How submitit's worker learns its place: from the launch contract, the same under every scheduler and launcher.
+"""How submitit's worker learns its rank: from the launch contract, the same under every scheduler and launcher.
 
-submitit imports this module in every job of its own as well, through the entry point `job_environment`: keep it light.
+submitit imports this module in its own jobs too, through the entry point `job_environment`: it must stay light.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from submitit.helpers import TorchDistributedEnvironment
 
 
 class HpclaunchJobEnvironment(JobEnvironment):
-    """The rank in which the worker runs; active where the script sets SUBMITIT_EXECUTOR=hpclaunch."""
+    """The rank in which the worker runs; active if the script sets SUBMITIT_EXECUTOR=hpclaunch."""
 
     _env = {
         "num_tasks": "WORLD_SIZE",

@@ -27,7 +27,7 @@ def names() -> set[str]:
 def changed(plan: Plan, given: dict[str, Any]) -> Plan:
     """Return the plan with these parameters in place of its own; None is the site's default.
 
-    Raises HpclaunchError where the site would refuse it, or has another scheduler.
+    Raises HpclaunchError if the site would refuse it, or has another scheduler.
     """
     options = {_ALIASES.get(name, name): value for name, value in given.items()}
     if (minutes := options.pop("timeout_min", None)) is not None:

@@ -1,6 +1,6 @@
 """submitit's executor for PBS, made from a plan or by `submitit.AutoExecutor(folder, cluster="pbs")`.
 
-submitit imports this module in every job of its own: keep it light.
+submitit imports this module in every job of its own: it must stay light.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ GENERIC_SITE = "pbs"
 
 
 class PbsExecutor(ScriptExecutor):
-    """submitit's executor for PBS over our script; several jobs at once are one array where the site takes arrays.
+    """submitit's executor for PBS over our script; several jobs at once are one array.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, with `site` among them: the
-    profile, by default one that knows of no site's own rules.
+    profile, by default the generic one.
     """
 
     def __init__(

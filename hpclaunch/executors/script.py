@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 from submitit.core import core, utils
 
-from hpclaunch import schedulers
 from hpclaunch.errors import RequestError
 from hpclaunch.executors import parameters
-from hpclaunch.runs import registry
-from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.executors.job import ScriptJob
 from hpclaunch.runs.submit import hand_over, note
-from hpclaunch.runs.watch import Watch
-from hpclaunch.schedulers import run_folder
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -30,106 +26,11 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
 _SUBMITIT_MARGIN_MIN = 10
 
 
-class RunPaths(utils.JobPaths):
-    """submitit's files where it wants them, script and logs in our run folder."""
-
-    def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_folder: Path) -> None:
-        super().__init__(folder, job_id=job_id, task_id=task_id)
-        self.run_folder = run_folder
-
-    @property
-    def submission_file(self) -> Path:
-        """The job script."""
-        return self.run_folder / run_folder.SCRIPT
-
-    @property
-    def stdout(self) -> Path:
-        """What the rank printed."""
-        return run_folder.log(self.run_folder, run_folder.RANK_LOG, self.task_id or 0)
-
-    @property
-    def stderr(self) -> Path:
-        """What it wrote to stderr alone."""
-        return self.stdout.with_suffix(".err")
-
-
-class Watcher(core.InfoWatcher):
-    """Ask for all jobs of a scheduler at once, no more often than their sites like."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runs: dict[str, Run] = {}
-        self.watch = Watch()
-
-    @property
-    def num_calls(self) -> int:
-        """Count the questions to the scheduler."""
-        return self.watch.questions
-
-    def clear(self) -> None:
-        """Forget what was answered."""
-        self.watch = Watch(self.runs.values())
-
-    def add(self, run: Run) -> None:
-        """Watch a run too."""
-        self.runs[run.id] = run
-        self.watch.add(run)
-
-    def register_job(self, job_id: str) -> None:
-        """Leave it to `add`: submitit's own would ask at once, whatever the site likes."""
-
-    def update_if_long_enough(self, mode: str) -> None:
-        """Look for news; `force` asks the scheduler, `cache` does not even look."""
-        if mode != "cache":
-            self.watch.look(force=mode == "force")
-
-    def get_info(self, job_id: str, mode: str = "standard") -> dict[str, str]:
-        """Return state, reason and nodes of a job."""
-        self.update_if_long_enough(mode)
-        run = self.runs[job_id]
-        state = self.watch.states.get((run.site, run.id), State(UNKNOWN))
-        return {"State": state.word, "Reason": state.reason, "NodeList": state.hosts}
-
-    def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """Return our word for the job's state."""
-        return self.get_info(job_id, mode=mode)["State"]
-
-    def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Tell whether the job has ended, or nobody knows it any more: then no result will come."""
-        self.update_if_long_enough(mode)
-        return self.watch.over(self.runs[job_id])
-
-
-class ScriptJob(core.Job[Any]):
-    """A submitit job that lives in a run folder, under any scheduler."""
-
-    watcher = Watcher()
-
-    def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
-        super().__init__(folder, job_id, tasks)
-        self._paths = RunPaths(folder, job_id, self.task_id, self.run.path)
-
-    @property
-    def run(self) -> Run:
-        """Return the job's run. Raises HpclaunchError if another process submitted it and it is not known."""
-        if self.job_id not in self.watcher.runs:
-            folder = getattr(self._paths, "run_folder", self._paths.folder)
-            self.watcher.add(registry.read(folder / run_folder.RUN) or registry.find([self.job_id])[0])
-        return self.watcher.runs[self.job_id]
-
-    def cancel(self, check: bool = True) -> None:
-        """Cancel the job through its scheduler."""
-        schedulers.scheduler(self.run.scheduler).cancel([self.run])
-
-    def _register_in_watcher(self) -> None:
-        assert self.run  # noqa: S101 - finding it registers it
-
-
 class ScriptExecutor(core.PicklingExecutor):
-    """Submits a plan's script: as it is, or with submitit's worker as the command.
+    """Submits a plan's script as it is, or with submitit's worker as its command.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, submitit's own names among
-    them, and `array_parallelism` where the scheduler has arrays; each may have the scheduler's name in front.
+    them, and `array_parallelism` if the scheduler has arrays; each may be prefixed with the scheduler's name.
     """
 
     job_class = ScriptJob
@@ -155,7 +56,7 @@ class ScriptExecutor(core.PicklingExecutor):
         return parameters.names() | {"array_parallelism"}
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
-        """Make the plan anew. Raises ValueError for unknown names, HpclaunchError where the site would refuse it."""
+        """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
         kind = self.plan.scheduler
         given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
         valid = self._valid_parameters() if kind.arrays else parameters.names()
@@ -224,8 +125,8 @@ class ScriptExecutor(core.PicklingExecutor):
         return structs.replace(plan, max_attempts=1, warn_signal="USR2", warn_seconds=warn_seconds)
 
     def _named(self, function: Callable[..., Any]) -> Plan:
-        """Return the plan with the function's name as the job's, unless a person gave one."""
-        from hpclaunch.job.plan import name_of
+        """Return the plan with the function's name as the job's, unless the user gave one."""
+        from hpclaunch.job.sizes import name_of
 
         if self.plan.request.job_name:
             return self.plan
@@ -234,7 +135,7 @@ class ScriptExecutor(core.PicklingExecutor):
         return structs.replace(self.plan, job_name=name_of([name], self.plan.scheduler))
 
     def _check_array(self, count: int) -> None:
-        """Check the directives of so many jobs at once as a person's own: what is not confirmed warns alone.
+        """Check the directives of an array of `count` jobs as if the user had given them.
 
         Raises RequestError with every refusal.
         """
@@ -304,5 +205,5 @@ class ScriptExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Say nothing to AutoExecutor: this executor is made from a plan."""
+        """Keep AutoExecutor from choosing this class: it is made from a plan."""
         return -1

@@ -1,8 +1,9 @@
-"""The same request at several places: what it would be there, what it costs, what it is refused for."""
+"""The same request at several places: the job that it would be there, its price, and why it is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct, structs, to_builtins
@@ -16,9 +17,14 @@ from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 
+_ROWS = (
+    *("", "fits", "node", "nodes", "GPUs", "ranks", "cpus", "memory", "walltime", "longest", "QoS", "price", "because"),
+    *("per GPU-hour", "waiting", "options", "refused", "beware"),
+)
+
 
 class Place(Struct, frozen=True):
-    """A partition of a site, by the site's name or file and the partition's own name; None where it has no such one."""
+    """A partition of a site: the site's name or file, and the partition's own name, None if there is no `wanted`."""
 
     site: str
     profile: Profile
@@ -27,7 +33,7 @@ class Place(Struct, frozen=True):
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """What the request is at one place. The plan is there also where it is refused; None where there can be none."""
+    """The request at one place; a refused one has a plan too, unless a value of it means nothing there."""
 
     site: str
     partition: str
@@ -38,15 +44,15 @@ class Column(Struct, frozen=True, kw_only=True):
 
     @property
     def fits(self) -> bool:
-        """Whether the site would take the job."""
+        """Return whether the site would take the job."""
         return self.plan is not None and not self.refusals
 
 
 def places(profiles: Mapping[str, Profile], pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Place]:
     """Return the places to compare: each (site, partition) of `pairs`, and each of `names` at each site that has it.
 
-    A site that is named with no partition of its own is compared by its default one; a site named alone, by all its
-    partitions of that kind. Raises HpclaunchError for a name that no site has.
+    A site without a partition is compared by its default one; a single site by all its partitions of that kind.
+    Raises HpclaunchError for a name that no site has.
     """
     for name in names:
         if not any(_own_name(profile, name) for profile in profiles.values()):
@@ -69,14 +75,14 @@ def _own_name(profile: Profile, name: str) -> str | None:
 
 
 def _alike(profile: Profile) -> list[str]:
-    """List the partitions with GPUs where the default one has some, else those without."""
+    """Return the partitions with GPUs if the default one has some, else those without."""
     site = profile.site
     gpus = bool(site.partitions[site.default_partition].gpus_per_node)
     return [name for name, partition in site.partitions.items() if bool(partition.gpus_per_node) == gpus]
 
 
 def column(place: Place, request: Request, gpus: int | None = None) -> Column:
-    """Return what `request` is at a place; with `gpus`, on as many nodes as these many GPUs are there."""
+    """Return `request` at a place; with `gpus`, on as many nodes as have that many GPUs."""
     partition = place.partition or place.wanted
     request = structs.replace(request, site=place.site, partition=partition)
     if gpus is not None and place.partition is not None:
@@ -88,7 +94,7 @@ def column(place: Place, request: Request, gpus: int | None = None) -> Column:
             request, nodes=nodes, gpus_per_node=None if each == whole and not request.tasks_per_node else each
         )
     plan, findings = consider(place.profile, request)
-    if not request.account:  # whom to charge is no difference between places
+    if not request.account:  # a missing account is the same everywhere
         findings = [finding for finding in findings if finding.check != "account" or finding.refuses]
     return Column(
         site=place.profile.name,
@@ -101,17 +107,19 @@ def column(place: Place, request: Request, gpus: int | None = None) -> Column:
 
 
 def _sizes(site: Site, name: str, gpus: int) -> tuple[int, int, int] | str:
-    """Return nodes, GPUs on each and GPUs that each has, for so many GPUs; or why that cannot be."""
+    """Return the nodes, the GPUs used on each and those that each has, for so many GPUs; or why that cannot be."""
     whole = site.partitions.get(name, Partition()).gpus_per_node
     if not whole and site.any_partition:
-        return f"gpus: how many a node of partition {name} has is not known; use --nodes and --gpus-per-node"
+        return f"gpus: the GPUs of a node of partition {name} are not known; use --nodes and --gpus-per-node"
     if not whole:
         return f"gpus: a node of partition {name} has none"
     if gpus <= whole:
         return 1, gpus, whole
     if gpus % whole:
         less, more = gpus // whole * whole, -(-gpus // whole) * whole
-        return f"gpus: {gpus} are no whole nodes of partition {name}, {whole} GPUs each; use --gpus {less} or {more}"
+        return (
+            f"gpus: {gpus} GPUs do not fill nodes of partition {name}, {whole} GPUs each; use --gpus {less} or {more}"
+        )
     return gpus // whole, whole, whole
 
 
@@ -124,60 +132,55 @@ def _options(request: Request) -> str:
 
 
 def longest(plan: Plan) -> tuple[int, str] | None:
-    """Return the longest walltime for a job of this size, in seconds, and its QoS; None where no limit is known."""
-    cores, gpus = plan.nodes * plan.cpus_per_node, plan.nodes * plan.gpus_per_node
+    """Return the longest walltime for a job of this size, in seconds, and its QoS; or None if no limit is known."""
     tiers = plan.partition.walltime
-    number = tier_of(tiers, cores)
-    tier = None if number is None else tiers[number]
-    most = walltime.clock_seconds(tier.max_walltime) if tier else None
-    fitting = {
-        qos.name: walltime.clock_seconds(qos.max_walltime)
+    number = tier_of(tiers, plan.cpus)
+    found = [] if number is None else [(walltime.clock_seconds(tiers[number].max_walltime), "")]
+    fitting = [
+        (walltime.clock_seconds(qos.max_walltime), qos.name)
         for qos in plan.partition.qos
         if (qos.name == plan.request.qos if plan.request.qos else qos.automatic)
-        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, 1, gpus, cores))
-    }
-    if not fitting:
-        return None if most is None else (most, "")
-    name = max(fitting, key=lambda name: fitting[name])
-    return (fitting[name], name) if most is None or fitting[name] <= most else (most, "")
+        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, 1, plan.gpus, plan.cpus))
+    ]
+    found += [max(fitting, key=itemgetter(0))] if fitting else []
+    return min(reversed(found), key=itemgetter(0)) if found else None
 
 
 def other_qos(plan: Plan) -> list[str]:
-    """List the QoS that the job fits too and would have to name."""
-    job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
+    """Return the QoS that the job fits too and would have to name."""
     return [
         qos.name
         for qos in plan.partition.qos
-        if qos != plan.qos and not qos.automatic and not list(qos_limits(qos, *job))
+        if qos != plan.qos and not qos.automatic and not list(qos_limits(qos, plan.seconds, plan.gpus, plan.cpus))
     ]
 
 
 def memory(plan: Plan) -> tuple[int, bool] | None:
-    """Return the memory of the whole job in GB, and whether it is asked for rather than coming with the cores."""
-    if plan.mem_gb_per_node:
-        return plan.nodes * plan.mem_gb_per_node, True
+    """Return the memory of the whole job in GB, and whether the job asks for it or it comes with the cores."""
+    if plan.mem_gb:
+        return plan.mem_gb, True
     whole, cores = plan.partition.mem_gb_per_node, plan.partition.cores_per_node
     return (int(plan.nodes * whole * min(plan.cpus_per_node / cores, 1)), False) if whole and cores else None
 
 
 def gpu_hour(plan: Plan) -> float | None:
     """Return what an hour of one of the job's GPUs costs, in the site's unit."""
-    hours = plan.nodes * plan.gpus_per_node * plan.max_attempts * plan.seconds / 3600
+    hours = plan.gpus * plan.max_attempts * plan.seconds / 3600
     return round(plan.cost.amount / hours, 2) if plan.cost and hours else None
 
 
 def facts(one: Column) -> dict[str, Any]:
-    """Return a column for machines: names and numbers."""
-    said: dict[str, Any] = {"site": one.site, "partition": one.partition, "fits": one.fits}
+    """Return the names and numbers of a column, for JSON."""
+    found: dict[str, Any] = {"site": one.site, "partition": one.partition, "fits": one.fits}
     if (plan := one.plan) is not None:
         limit, mem = longest(plan), memory(plan)
-        said |= {
+        found |= {
             "options": one.options,
             "nodes": plan.nodes,
-            "gpus": plan.nodes * plan.gpus_per_node,
+            "gpus": plan.gpus,
             "gpu": plan.partition.gpu,
             "ranks": plan.world_size,
-            "cpus": plan.nodes * plan.cpus_per_node,
+            "cpus": plan.cpus,
             "mem_gb": mem and mem[0],
             "walltime": plan.walltime,
             "longest_walltime": limit and walltime.clock(limit[0]),
@@ -187,37 +190,34 @@ def facts(one: Column) -> dict[str, Any]:
             "cost_per_gpu_hour": gpu_hour(plan),
             "waiting": plan.site.waiting,
         }
-    return said | {"refusals": one.refusals, "warnings": one.warnings}
+    return found | {"refusals": one.refusals, "warnings": one.warnings}
 
 
 def rows(columns: Iterable[Column]) -> dict[str, list[list[str]]]:
-    """Return the table for people: each row's name and, for each column, its paragraphs. Empty rows are left out."""
+    """Return the table: each row's name and, for each column, its paragraphs. Empty rows are left out."""
     cells = [_cells(one) for one in columns]
-    return {name: [cell[name] for cell in cells] for name in cells[0] if any(cell[name] for cell in cells)}
+    return {name: [cell.get(name, []) for cell in cells] for name in _ROWS if any(cell.get(name) for cell in cells)}
 
 
 def _cells(one: Column) -> dict[str, list[str]]:
-    said: dict[str, list[str]] = {"": [f"{one.site} {one.partition}"], "fits": ["yes" if one.fits else "no"]}
-    sizes = ("node", "nodes", "GPUs", "ranks", "cpus", "memory", "walltime", "longest", "QoS")
-    said |= {name: [] for name in (*sizes, "price", "because", "per GPU-hour", "waiting", "options")}
-    if (plan := one.plan) is not None:
-        said |= {name: [text] for name, text in _sized(plan).items() if text}
-        said["waiting"] = plan.site.waiting
-        said["options"] = [one.options]
-    return said | {"refused": one.refusals, "beware": one.warnings}
-
-
-def _sized(plan: Plan) -> dict[str, str]:
-    gpus, limit, mem, each = plan.nodes * plan.gpus_per_node, longest(plan), memory(plan), gpu_hour(plan)
+    cells = {
+        "": [f"{one.site} {one.partition}"],
+        "fits": ["yes" if one.fits else "no"],
+        "refused": one.refusals,
+        "beware": one.warnings,
+    }
+    if (plan := one.plan) is None:
+        return cells
+    limit, mem, each = longest(plan), memory(plan), gpu_hour(plan)
     others = f"or --qos {' or '.join(other_qos(plan))}" if other_qos(plan) else ""
     attempts = f"{plan.max_attempts} x " if plan.max_attempts > 1 else ""
     by = f" ({limit[1]})" if limit and limit[1] else ""
-    return {
+    texts = {
         "node": plan.partition.description,
         "nodes": str(plan.nodes),
-        "GPUs": f"{gpus} x {plan.partition.gpu}" if gpus and plan.partition.gpu else str(gpus or ""),
+        "GPUs": f"{plan.gpus} x {plan.partition.gpu}" if plan.gpus and plan.partition.gpu else str(plan.gpus or ""),
         "ranks": str(plan.world_size),
-        "cpus": str(plan.nodes * plan.cpus_per_node),
+        "cpus": str(plan.cpus),
         "memory": f"{mem[0]} GB{'' if mem[1] else ', comes with the cpus'}" if mem else "",
         "walltime": attempts + plan.walltime,
         "longest": f"{walltime.clock(limit[0])}{by}" if limit else "no limit known",
@@ -225,4 +225,6 @@ def _sized(plan: Plan) -> dict[str, str]:
         "price": plan.price or "not known",
         "because": plan.cost.formula if plan.cost else "",
         "per GPU-hour": f"{each:,.12g} {plan.cost.unit}" if plan.cost and each is not None else "",
+        "options": one.options,
     }
+    return cells | {name: [text] for name, text in texts.items() if text} | {"waiting": plan.site.waiting}

@@ -10,8 +10,9 @@ from hpclaunch.errors import RequestError
 from hpclaunch.job import checks
 from hpclaunch.job.checks import Finding
 from hpclaunch.job.checks.suggestions import with_suggestions
-from hpclaunch.job.plan import Plan, unchecked_plan
+from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
+from hpclaunch.job.sizes import unchecked_plan
 from hpclaunch.profile.search import Profile
 
 # The options that are left out of the plan when a check says that their value means nothing at a site.

@@ -1,4 +1,4 @@
-"""What a job costs at most: the site's charge for the whole walltime, and how it comes about."""
+"""What a job costs at most: the site's charge for the whole walltime, and its formula."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job_cost(
     seconds: int,
     attempts: int = 1,
 ) -> Cost | None:
-    """Return the cost of a job that runs for `seconds` in each attempt, None where it is free or its price unknown.
+    """Return the cost of a job of so many seconds in each attempt, or None if it is free or its price is not known.
 
     Per core (Gadi): rate x hours x max(cores, memory / memory per core), opus.nci.org.au pageId=236880942.
     Per GPU (Jean-Zay): a larger share of a node's cores than of its GPUs counts as GPUs, IDRIS "heures-calcul".
@@ -60,13 +60,13 @@ def job_cost(
 
 
 def charged_gb(charge: Charge, mem_gb: float) -> float:
-    """Return the GB that are charged for `mem_gb`: whole blocks where the site counts in blocks."""
+    """Return the GB that are charged for `mem_gb`: whole blocks if the site charges by the block."""
     block = charge.mem_gb_block
     return math.ceil(mem_gb / block - 1e-9) * block if block else mem_gb
 
 
 def _cores(cpus: int, mem_gb: float, charge: Charge) -> tuple[float, str]:
-    """Count the cores that are charged: the job's, or those that its memory amounts to."""
+    """Return the cores that are charged: the job's, or what its memory amounts to; and the formula."""
     share, charged = charge.mem_gb_per_core, charged_gb(charge, mem_gb)
     if not (mem_gb and share):
         return cpus, counted(cpus, "cpu")
@@ -75,7 +75,7 @@ def _cores(cpus: int, mem_gb: float, charge: Charge) -> tuple[float, str]:
 
 
 def _gpus(partition: Partition, nodes: int, gpus: int, cpus: int) -> tuple[int, str]:
-    """Count the GPUs that are charged: the job's, or those whose cores it takes, a part of one as a whole."""
+    """Return the GPUs that are charged: the job's, or those whose cores it uses, rounded up; and the formula."""
     cores = partition.cores_per_node or cpus
     taken = -(-cpus * partition.gpus_per_node // cores)
     said = counted(gpus, "GPU")

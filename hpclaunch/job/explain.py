@@ -223,10 +223,10 @@ class _Reasons(Struct):
         kind, _, field = name.partition(".")
         if kind != "plan":
             return [self._key(name, text)]
-        groups = []
-        for item in (
-            [f"storage:{name}" for name in self.plan.storage if name in text] if field == "storage" else [field]
-        ):
+        groups, items = [], [field]
+        if field == "storage":
+            items = [f"storage:{one}" for one in self.plan.storage if one in text]
+        for item in items:
             basis, value = self.plan.basis_of(item), getattr(self.plan, field, None)
             parts = [(key, self._groups(key, text)) for key in basis.keys]
             own = [origin for key, found in parts if not key.startswith("plan.") for group in found for origin in group]
@@ -240,11 +240,11 @@ class _Reasons(Struct):
         """Return where a key of the request or the profile was given: the items of it that stand in `text`, or all."""
         path, _, item = key.partition(":")
         place, name, *number = path.split(".")
-        value: Any = getattr(getattr(self.plan, place), name)
+        value: Any = getattr(getattr(self.plan, place), name, None)
         if key == "request.site" and "site" not in self.sources:
             words = f"{self.plan.name}, the site that knows this host"
             return [Origin(kind="computed", key="site", formula=words), *self._key("site.hostnames", "")]
-        if value in (None, [], {}, False):
+        if value is False or value in (None, [], {}) or callable(value):
             return []
         if not (text or item) or not isinstance(value, list | dict) or name == "command":
             return [self._origin(place, (name, *map(int, number)), value)]

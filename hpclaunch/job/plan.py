@@ -1,7 +1,8 @@
-"""From a request to a plan: every number of the job final, every refusal and warning made."""
+"""The plan of a job: every number final."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import PurePath
 
@@ -9,15 +10,15 @@ from msgspec import Struct, structs
 
 from hpclaunch import walltime
 from hpclaunch.errors import counted
-from hpclaunch.job.cost import Cost, job_cost
+from hpclaunch.job.basis import Basis
+from hpclaunch.job.cost import Cost
 from hpclaunch.job.request import Request
-from hpclaunch.job.sizes import MNIST, Basis, Sizes
-from hpclaunch.job.storage import file_systems
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
-from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import Scheduler, scheduler
 
-NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
+MOST_LOGS = 512  # of ranks in one folder
+HEARTBEATS_A_SECOND = 32  # of all nodes: each is a rename on the shared file system
+MNIST = "mnist"  # what runs if neither a command nor a workload is given
 # What belongs to the whole job: the value of each node, and its unit.
 _TOTALS = {
     "world_size": ("tasks_per_node", "task"),
@@ -42,7 +43,7 @@ _SAME_BASIS = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
-    With a `run_id` its nodes are there already: the script asks for nothing, and that is its run folder's name.
+    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives.
     """
 
     name: str
@@ -111,7 +112,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return None if self.request.command else self.request.workload or MNIST
 
     def hidden(self) -> Plan:
-        """Return the plan without the secret values of the request, to show or to keep."""
+        """Return the plan without the secret values of the request, to print or to store."""
         return structs.replace(self, request=self.request.hidden())
 
     @property
@@ -158,26 +159,46 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.basis.get(_SAME_BASIS.get(name, name), Basis())
 
     @property
+    def many_logs(self) -> bool:
+        """Whether each node has a folder for its ranks' logs: one of thousands is slow on shared file systems."""
+        return self.world_size > MOST_LOGS
+
+    @property
+    def heartbeat_seconds(self) -> int:
+        """Return the seconds between two heartbeats of a node: all nodes together make 32 a second at most."""
+        return math.ceil(self.nodes / HEARTBEATS_A_SECOND)
+
+    @property
+    def silent_seconds(self) -> int:
+        """Return how long a node may be silent until it counts as dead: more than two heartbeats."""
+        return max(walltime.clock_seconds(self.site.dead_after), 2 * self.heartbeat_seconds + 3)
+
+    @property
+    def grace_seconds(self) -> int:
+        """Return how long ranks have from TERM to KILL."""
+        return walltime.clock_seconds(self.site.grace)
+
+    @property
     def host_variables(self) -> list[str]:
-        """List the variables that belong to one host, so that the head's must not reach another; save what is asked."""
+        """Return the variables that differ from host to host and must not be copied, but for those that users set."""
         asked = {*self.request.env, *self.request.pass_env, *self.site.env}
         return [name for name in self.scheduler.host_variables if name not in asked]
 
     @property
     def python(self) -> str:
-        """Return the python that runs the command, so that torchrun is run by the same one."""
+        """Return the python that runs the command, which must run torchrun too."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
 
     @property
     def price(self) -> str:
-        """Say what the job costs at most; nothing where that is not known."""
+        """Return what the job costs at most, or "" if that is not known."""
         if self.cost is None:
             return "free of charge" if self.partition.free else ""
         return f"at most {self.cost}{self._unsure}"
 
     @property
     def explained_price(self) -> str:
-        """Return what the job costs at most, with its formula; nothing where that is not known."""
+        """Return what the job costs at most, with its formula, or "" if that is not known."""
         return f"{self.cost.explained}{self._unsure}" if self.cost else ""
 
     @property
@@ -186,7 +207,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> dict[str, str | int]:
-        """Return what a run folder's run.json says of the plan, by the names of `runs.Run`."""
+        """Return what run.json in a run folder says of the plan, by the names of `runs.Run`."""
         return {
             "site": self.name,
             "scheduler": self.site.scheduler,
@@ -217,79 +238,3 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.price and not self.scheduler.here:
             parts.append(self.price)
         return ", ".join(parts)
-
-
-def unchecked_plan(profile: Profile, request: Request) -> Plan:
-    """Return the plan of a request whose words are all known, whether or not the site would take it."""
-    site = profile.site
-    wanted = request.partition or site.default_partition
-    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
-    sizes = Sizes(site, request, partition)
-    nodes, gpus, tasks, cpus_per_task, cpus = sizes.counts()
-    mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
-    jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
-    seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
-    max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
-    bare = request.module == NO_MODULES
-    command = sizes.command()
-    datasets = not request.command and request.workload in (None, MNIST)
-    storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
-    exclusive = site.multi_node == "exclusive" and nodes > 1
-    cost = job_cost(
-        partition,
-        nodes=nodes,
-        gpus_per_node=partition.gpus_per_node if exclusive else gpus,
-        cpus_per_node=cpus,
-        mem_gb=nodes * (mem or 0),
-        seconds=seconds,
-        attempts=max_attempts,
-    )
-    sizes.given("template", "request.template", "site.template", "site.scheduler")
-    alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
-    sizes.basis |= {
-        "name": Basis(("request.site",)),
-        "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
-        "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
-        "directives": Basis(("site.directives", "request.directive")),
-        "cost": Basis(("partition.charge",), cost.explained if cost else ""),
-        **{f"storage:{name}": basis for name, basis in storage.items()},
-    }
-    return Plan(
-        name=profile.name,
-        site=site,
-        request=request,
-        partition_name=partition_name,
-        partition=partition,
-        job_name=sizes.given("job_name", "request.job_name")
-        or sizes.made(
-            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
-        ),
-        account=sizes.given("account", "request.account", "site.account"),
-        qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
-        launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
-        nodes=nodes,
-        tasks_per_node=tasks,
-        gpus_per_node=gpus,
-        cpus_per_node=cpus,
-        cpus_per_task=cpus_per_task,
-        mem_gb_per_node=mem,
-        jobfs_gb_per_node=jobfs,
-        seconds=seconds,
-        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
-        storage=list(storage),
-        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
-        command=command,
-        cost=cost,
-        max_attempts=max_attempts,
-        warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
-        foreign=profile.foreign,
-        basis=sizes.basis,
-    )
-
-
-def name_of(command: list[str], scheduler: Scheduler) -> str:
-    """Return a name for the job after its script: `python -u train.py` is `train`."""
-    scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    stem = PurePath(scripts[0] if scripts else command[0]).stem
-    name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
-    return f"{name}-job" if name in scheduler.interactive_names else name

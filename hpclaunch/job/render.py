@@ -1,4 +1,4 @@
-"""From a plan to the job script: templates print, nothing is computed here or there."""
+"""From a plan to the job script. Templates print values and compute none."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SUFFIX = ".sh.j2"
 
 
 class Cache(jinja2.FileSystemBytecodeCache):
-    """Compiled templates in a folder that only this user can write; without one there is no cache, and no message.
+    """Compiled templates, in a folder that only this user can write; without one there is no cache, and no message.
 
-    Compiling takes a third of the time of `hpclaunch render`. What is loaded is code: another user's is not.
+    Compiling takes a third of the time of `hpclaunch render`. What is loaded is code, so it must be this user's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,20 +38,20 @@ class Cache(jinja2.FileSystemBytecodeCache):
         super().__init__(str(folder), "sandboxed-%s.cache")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Fill `bucket` if it can be read."""
+        """Load `bucket` if it can be read."""
         with suppress(OSError, EOFError, ValueError, TypeError):
             if self.usable:
                 super().load_bytecode(bucket)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep `bucket` if it can be written."""
+        """Save `bucket` if it can be written."""
         with suppress(OSError):
             if self.usable:
                 super().dump_bytecode(bucket)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Where templates run, which may be anybody's: they read values, and call nothing that reaches a scheduler."""
+    """The environment of templates, which may be anyone's: they can read values, but not reach a scheduler."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return whether a template may read an attribute."""
@@ -84,9 +84,9 @@ def render(plan: Plan, cache: Cache | None = None) -> str:
 
 
 def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
-    """Return the script with a second line that names the profiles and templates which are not shipped ones, if any.
+    """Return the script with a second line that names the profiles and templates that are not shipped, if any.
 
-    The templates cannot leave it out.
+    It is added to what the templates print, so that they cannot leave it out.
     """
     if not (foreign := [*plan.foreign, *map(paths.shown, templates)]):
         return script
@@ -111,7 +111,7 @@ def fill(
         folders.insert(0, str(Path(wanted).resolve().parent))
         wanted = Path(wanted).name
     name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
-    # A template of a person's own wins over a shipped one and reaches it as "builtin/NAME".
+    # A user's own template wins over a shipped one and reaches it as "builtin/NAME".
     shipped = jinja2.FileSystemLoader(folders[-1])
     loader = _Loader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})])
     loader.used = []

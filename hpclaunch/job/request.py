@@ -1,4 +1,4 @@
-"""The request: what a person asked for, nothing filled in; the options, the config file and the provenance line."""
+"""The request: what the user asked for, nothing filled in. Options and the config file have its keys."""
 
 import re
 import shlex
@@ -9,34 +9,32 @@ from msgspec import Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word
+from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word, about
 from hpclaunch.profile.yamlfile import mistakes
 
-# What PBS takes (OpenPBS ck_job_name.c); Slurm puts the name into a file name.
+# What PBS accepts (OpenPBS ck_job_name.c); Slurm makes a file name of it.
 JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
 _HIDDEN = "(hidden)"
-# Whatever price is allowed, and wherever it is made, the script is the same.
-_NOT_SAID = ("command", "machine", "max_cost", "confirm_above")
+# These do not change the script.
+_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What only this machine knows of a request (hpclaunch.job.machine)."""
 
-    cores: Annotated[int | None, Meta(description="Cores of this machine, if the job runs on it.")] = None
-    links: Annotated[dict[str, str], Meta(description="Where paths of the request lead.")] = {}
-    program_problem: Annotated[str, Meta(description="Why the command's program cannot run here.")] = ""
-    program_is_final: Annotated[bool, Meta(description="Nor can it run as a job.")] = False
-    program_saves: Annotated[bool, Meta(description="It seems to save before the walltime and to continue later.")] = (
-        True
-    )
+    cores: Annotated[int | None, about("Cores of this machine, if the job runs on it.")] = None
+    links: Annotated[dict[str, str], about("Where paths of the request lead.")] = {}
+    program_problem: Annotated[str, about("Why the command's program cannot run here.")] = ""
+    program_is_final: Annotated[bool, about("Nor can it run as a job.")] = False
+    program_saves: Annotated[bool, about("It seems to save before the walltime and to continue later.")] = True
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked; an absent value means the site's default. A config file has the same keys."""
+    """What the user asked for; an absent value means the site's default. A config file has the same keys."""
 
     site: Line | None = None
     nodes: Count | None = None
@@ -47,24 +45,25 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
-    mem_gb: Annotated[Count | None, Meta(description="Memory per node in GB.")] = None
-    jobfs_gb: Annotated[Count | None, Meta(description="Node-local disk per node in GB.")] = None
+    mem_gb: Annotated[Count | None, about("Memory per node in GB.")] = None
+    jobfs_gb: Annotated[Count | None, about("Node-local disk per node in GB.")] = None
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
     setup: list[Line] = []
+    teardown: list[Line] = []
     venv: Line | None = None
     env: dict[Variable, Text] = {}
-    pass_env: Annotated[list[Variable], Meta(description="Variables passed on from where the job is submitted.")] = []
+    pass_env: Annotated[list[Variable], about("Variables whose values come from where the job is submitted.")] = []
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
-    max_cost: Annotated[Price | None, Meta(description="Refuse what may cost more, in the site's own unit.")] = None
-    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
+    max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
+    confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
     workload: Word | None = None
-    force: Annotated[list[Word], Meta(description="Checks whose refusals only warn.")] = []
+    force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
     command: list[Text] = []
     machine: Machine = Machine()
 
@@ -73,7 +72,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         words = ["hpclaunch", "render"]
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name in _NOT_SAID or value is None:
+            if name in _NOT_IN_PROVENANCE or value is None:
                 continue
             if isinstance(value, dict):
                 value = [key if _SECRET.search(key) else f"{key}={text}" for key, text in value.items()]
@@ -88,7 +87,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, env={key: _HIDDEN if _SECRET.search(key) else text for key, text in self.env.items()})
 
     def check_passed(self, environment: Container[str]) -> None:
-        """Raise RequestError for each variable that is to be passed on and is not in `environment`."""
+        """Raise RequestError with each variable of `pass_env` that is not in `environment`."""
         if missing := [name for name in self.pass_env if name not in environment]:
             raise RequestError(
                 *(f"--env {name}: not set here; export {name} first, or give --env {name}=VALUE" for name in missing)
@@ -96,10 +95,10 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
-    """Return the request that `values` make, by the names of its keys.
+    """Return the request with these values, by the names of its keys.
 
-    Raises RequestError with a line for each value that cannot be; where `mistaken` is given, such a value is left out
-    instead, and its option and what is wrong are added there.
+    Raises RequestError with a line for each wrong value. If `mistaken` is given, wrong values are left out instead, and
+    each option and what is wrong with it are added there.
     """
     values = {name: value for name, value in values.items() if value not in (None, (), [], {})}
     try:
@@ -113,7 +112,7 @@ def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None 
 
 
 def quote(word: str) -> str:
-    """Quote `word` for the shell on one line: control characters are spelled, so a comment stays a comment."""
+    """Quote `word` for the shell on one line: control characters are escaped, so that a comment stays a comment."""
     if word.isprintable():
         return shlex.quote(word)
     spelled = "".join(

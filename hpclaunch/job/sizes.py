@@ -1,34 +1,28 @@
-"""The numbers of a plan, and what each was made from, which `render --explain` prints."""
+"""From a request to a plan: every value that the request leaves open, and what each was made from."""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
+from pathlib import PurePath
 from typing import Any, TypeVar
-
-from msgspec import Struct
 
 from hpclaunch import walltime
 from hpclaunch.errors import counted
+from hpclaunch.job.basis import Basis
+from hpclaunch.job.cost import job_cost
 from hpclaunch.job.limits import qos_limits
+from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import Request
+from hpclaunch.job.storage import file_systems
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
-from hpclaunch.schedulers import scheduler
+from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import Scheduler, scheduler
 
-MNIST = "mnist"  # what runs if neither a command nor a workload is given
 T = TypeVar("T")
-
-
-class Basis(Struct, frozen=True):
-    """The keys that a value was made from, and the formula in words, "" if the value is a key's as it is.
-
-    A key is `request.NAME`, `site.NAME` or `partition.NAME`, with `:ITEM` for one item of it; or `plan.NAME`, another
-    value of the plan, which has a basis of its own.
-    """
-
-    keys: tuple[str, ...] = ()
-    words: str = ""
+NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 
 
 class Sizes:
@@ -164,3 +158,79 @@ class Sizes:
         if wanted is None:
             return None
         return self.made("qos", Qos(name=wanted, max_walltime="9999:59:59"), "request.qos")  # its limits are not known
+
+
+def unchecked_plan(profile: Profile, request: Request) -> Plan:
+    """Return the plan of a request whose words are all known, whether or not the site would take it."""
+    site = profile.site
+    wanted = request.partition or site.default_partition
+    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
+    sizes = Sizes(site, request, partition)
+    nodes, gpus, tasks, cpus_per_task, cpus = sizes.counts()
+    mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
+    jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
+    seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
+    max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
+    bare = request.module == NO_MODULES
+    command = sizes.command()
+    datasets = not request.command and request.workload in (None, MNIST)
+    storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
+    exclusive = site.multi_node == "exclusive" and nodes > 1
+    cost = job_cost(
+        partition,
+        nodes=nodes,
+        gpus_per_node=partition.gpus_per_node if exclusive else gpus,
+        cpus_per_node=cpus,
+        mem_gb=nodes * (mem or 0),
+        seconds=seconds,
+        attempts=max_attempts,
+    )
+    sizes.given("template", "request.template", "site.template", "site.scheduler")
+    alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
+    sizes.basis |= {
+        "name": Basis(("request.site",)),
+        "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
+        "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
+        "directives": Basis(("site.directives", "request.directive")),
+        "cost": Basis(("partition.charge",), cost.explained if cost else ""),
+        **{f"storage:{name}": basis for name, basis in storage.items()},
+    }
+    return Plan(
+        name=profile.name,
+        site=site,
+        request=request,
+        partition_name=partition_name,
+        partition=partition,
+        job_name=sizes.given("job_name", "request.job_name")
+        or sizes.made(
+            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
+        ),
+        account=sizes.given("account", "request.account", "site.account"),
+        qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
+        launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
+        nodes=nodes,
+        tasks_per_node=tasks,
+        gpus_per_node=gpus,
+        cpus_per_node=cpus,
+        cpus_per_task=cpus_per_task,
+        mem_gb_per_node=mem,
+        jobfs_gb_per_node=jobfs,
+        seconds=seconds,
+        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
+        storage=list(storage),
+        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
+        command=command,
+        cost=cost,
+        max_attempts=max_attempts,
+        warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
+        foreign=profile.foreign,
+        basis=sizes.basis,
+    )
+
+
+def name_of(command: list[str], scheduler: Scheduler) -> str:
+    """Return a name for the job after its script: `python -u train.py` is `train`."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    stem = PurePath(scripts[0] if scripts else command[0]).stem
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:100] or "job"
+    return f"{name}-job" if name in scheduler.interactive_names else name

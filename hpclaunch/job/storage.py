@@ -1,18 +1,18 @@
-"""The file systems that a job must name, read from the paths that it touches."""
+"""The file systems that a job must name, found in the paths that it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hpclaunch.job.basis import Basis
 from hpclaunch.job.request import Request
-from hpclaunch.job.sizes import Basis
 from hpclaunch.profile.model import Site
 
 
 def named_by(site: Site, account: str | None, texts: Iterable[str]) -> list[str]:
-    """Return the names of the file systems below which `texts` have a path, in order; not what every job sees.
+    """Return the file systems of the paths in `texts`, in order, without those that every job sees.
 
-    `texts` are words of a command, lines of shell, search paths: /g/data/ab12 is found anywhere in one.
+    `texts` are words of a command, lines of shell, search paths: /g/data/ab12 is found anywhere in them.
     """
     given = {line.replace("{account}", account or "") for line in site.storage_given}
     roots = site.storage_roots.items()
@@ -21,9 +21,9 @@ def named_by(site: Site, account: str | None, texts: Iterable[str]) -> list[str]
 
 
 def _below(text: str, root: str, prefix: str) -> Iterator[str]:
-    """Yield the name, which begins with `prefix`, of each folder next below `root`; a root in a longer path is none.
+    """Yield `prefix/FOLDER` for each folder below `root` in `text`, unless root stands inside of a longer path.
 
-    By plain looks, since each job is looked through: a pattern of its own takes longer than all of them.
+    Every job is searched, so there is no pattern: compiling one takes longer than all the searches.
     """
     start = text.find(root := root.rstrip("/"))
     while start >= 0:
@@ -38,7 +38,7 @@ def _below(text: str, root: str, prefix: str) -> Iterator[str]:
 
 
 def as_named(site: Site, name: str) -> str:
-    """Return the name that `name` means where it is a path: /g/data/ab12 is gdata/ab12."""
+    """Return the file system of `name` if it is a path: gdata/ab12 for /g/data/ab12."""
     found = named_by(site, None, [name]) if name.startswith("/") else []
     return found[0] if found else name
 
@@ -51,39 +51,31 @@ def file_systems(
     `modules` and `datasets` say whether the job uses those of the site.
     """
     found: dict[str, Basis] = {}
-    behind = {path: named_by(site, None, [target]) for path, target in request.machine.links.items()}
+    links = {name: link for link in request.machine.links.items() for name in named_by(site, None, [link[1]])}
     unused = [] if modules else named_by(site, None, site.module_paths)
-    own = [name for name in site.storage if name not in unused]
-    for key, names in (("site.storage", own), ("request.storage", request.storage)):
-        for entry in names:
-            name = as_named(site, entry)
-            links = (path for path, others in behind.items() if name in others)
-            basis = Basis((f"{key}:{entry}",)) if (path := next(links, None)) is None else _linked(request, name, path)
-            found.setdefault(name, basis)
-    if not site.storage_roots:
-        return found
-    public = request.hidden().env
-    for key, value in (
-        ("site.module_paths", site.module_paths if modules else []),
-        ("site.setup", site.setup),
-        ("site.env", site.env),
-        ("site.datasets", site.datasets if datasets else {}),
-        ("request.command", command),
-        ("request.setup", request.setup),
-        ("request.env", request.env),
-        ("request.venv", [request.venv] if request.venv else []),
-        ("request.machine", request.machine.links),
-    ):
-        for item, text in value.items() if isinstance(value, dict) else zip(value, value, strict=True):
-            secret = key == "request.env" and public[item] != text
-            whole = key in ("request.command", "request.venv")
+    requested = [("site.storage", name) for name in site.storage if name not in unused]
+    for key, entry in requested + [("request.storage", name) for name in request.storage]:
+        name, basis = as_named(site, entry), Basis((f"{key}:{entry}",))
+        if name in links:
+            start, target = links[name]
+            basis = Basis((), f"{name}, for {'the working folder' if start == '.' else start}, which leads to {target}")
+        found.setdefault(name, basis)
+    public = request.hidden().env.values()
+    paths: dict[str, Iterable[str] | dict[str, str]] = {
+        "site.module_paths": site.module_paths if modules else (),
+        "site.setup": site.setup,
+        "site.teardown": site.teardown,
+        "site.env": site.env,
+        "site.datasets": site.datasets if datasets else (),
+        "request.command": command,
+        "request.setup": request.setup,
+        "request.teardown": request.teardown,
+        "request.env": request.env,
+        "request.venv": [request.venv] if request.venv else (),
+    }
+    for key, texts in paths.items() if site.storage_roots else ():
+        for item, text in texts.items() if isinstance(texts, dict) else zip(texts, texts, strict=True):
+            words = f", for {text}" if key != "request.env" or text in public else ""
             for name in named_by(site, request.account or site.account, [text]):
-                words = "" if secret else f"{name}, for {text}"
-                basis = Basis((key if whole else f"{key}:{item}",), words)
-                found.setdefault(name, _linked(request, name, item) if key == "request.machine" else basis)
+                found.setdefault(name, Basis((f"{key}:{item}",), words and name + words))
     return found
-
-
-def _linked(request: Request, name: str, path: str) -> Basis:
-    start = "the working folder" if path == "." else path
-    return Basis((), f"{name}, for {start}, which leads to {request.machine.links[path]}")

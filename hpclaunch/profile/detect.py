@@ -29,7 +29,7 @@ def drafted(name: str) -> tuple[str, Machine]:
         convert([Document.parse(Path(f"{name}.yaml"), text)], Site, site_mistakes)
     except ProfileError as error:
         raise SchedulerError(
-            f"{machine.said_by}: no profile can be made of what it says", *str(error).splitlines()
+            f"{machine.source}: no profile can be made of what it says", *str(error).splitlines()
         ) from None
     return text, machine
 

@@ -36,7 +36,7 @@ def write(name: str, machine: Machine) -> str:
 
 def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield "# yaml-language-server: $schema=site.schema.json"
-    yield f"# A draft that hpclaunch made of what {_plain(machine.said_by)} says. Behind each value is its source."
+    yield f"# A draft that hpclaunch made of what {_plain(machine.source)} says. Behind each value is its source."
     yield f"# Read it, finish it, then `hpclaunch site check {name}` and `hpclaunch render --site {name}`."
     for note in machine.notes:
         yield f"# {_plain(note)}"

@@ -1,17 +1,23 @@
-"""The model of a site profile: every key that people write in its YAML, its type and its meaning."""
+"""The model of a site profile: every key of its YAML, its type and its meaning."""
 
 import datetime
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
 from hpclaunch.schedulers import SCHEDULERS
 
+
+def about(text: str, **limits: Any) -> Meta:
+    """Return what a key means, for the schema and the docs, and its limits."""
+    return Meta(description=text, **limits)
+
+
 Count = Annotated[int, Meta(ge=1, lt=10**9)]
 Amount = Annotated[float, Meta(gt=0, lt=1e9)]
 Price = Annotated[float, Meta(ge=0, lt=1e12)]
-# One line, and nothing by which a terminal changes what it shows: no control characters, no change of direction.
+# One line without what changes a terminal's output: control characters, changes of direction.
 Line = Annotated[
     str,
     Meta(
@@ -33,24 +39,24 @@ Walltime = Annotated[
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
-ONE_PER_NODE = {"torchrun", "lightning"}  # these start a node's ranks themselves
+ONE_PER_NODE = {"torchrun", "lightning"}  # they start the ranks of a node themselves
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of a profile: a key that it does not know is a mistake."""
+    """A part of a profile; an unknown key is a mistake."""
 
 
 class Charge(Record, frozen=True, kw_only=True):
-    """What an hour costs."""
+    """The price of an hour."""
 
-    unit: Annotated[Line, Meta(description="What the site counts in: SU, GPU-hours, core-hours.")]
-    per: Annotated[Literal["core", "gpu"], Meta(description="What is multiplied by the hours and the rate.")]
-    rate: Annotated[Amount, Meta(description="Units for one core, or one GPU, for one hour.")]
+    unit: Annotated[Line, about("The unit of the price: SU, GPU-hours, core-hours.")]
+    per: Annotated[Literal["core", "gpu"], about("What is multiplied by the hours and the rate.")]
+    rate: Annotated[Amount, about("Units for one core, or one GPU, for one hour.")]
     mem_gb_per_core: Annotated[
-        Amount | None, Meta(description="Memory beyond this share is charged as cores (absent: memory is free).")
+        Amount | None, about("Memory beyond this share is charged as cores (absent: memory is free).")
     ] = None
     mem_gb_block: Annotated[
-        Amount | None, Meta(description="Memory is charged in whole blocks of this size (absent: by the GB).")
+        Amount | None, about("Memory is charged in whole blocks of this size (absent: by the GB).")
     ] = None
 
 
@@ -59,92 +65,84 @@ class Allocation(Record, frozen=True, kw_only=True):
 
     command: Annotated[
         list[Line],
-        Meta(min_length=1, description="The command, word by word; {account}, and {project} without its @suffix."),
+        about("The command, word by word; {account}, and {project} without its @suffix.", min_length=1),
     ]
-    remaining: Annotated[Line, Meta(description="What stands before the remaining amount, a regular expression.")]
+    remaining: Annotated[Line, about("What stands before the remaining amount, a regular expression.")]
 
 
 class Tier(Record, frozen=True, kw_only=True):
-    """The longest walltime up to a size; the sizes rise from one tier to the next."""
+    """The longest walltime for jobs up to a size; each tier is larger than the one before."""
 
     max_walltime: Walltime
-    max_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at most (absent: any).")] = None
+    max_cores: Annotated[Count | None, about("Cores of the whole job, at most (absent: any).")] = None
 
 
 class Qos(Record, frozen=True, kw_only=True):
-    """A quality of service: a class of jobs with limits of its own."""
+    """A quality of service: a class of jobs with its own limits."""
 
     name: Word
     max_walltime: Walltime
-    max_gpus: Annotated[Count | None, Meta(description="GPUs of one job, at most.")] = None
-    max_cores: Annotated[Count | None, Meta(description="Cores of one job, at most.")] = None
-    disputed_max_gpus: Annotated[
-        Count | None, Meta(description="The largest max_gpus that any source gives, where they disagree.")
-    ] = None
-    max_jobs: Annotated[Count | None, Meta(description="Jobs of one person, an array's among them, at most.")] = None
-    default: Annotated[bool, Meta(description="What a job gets that names none, so no directive is needed.")] = False
-    automatic: Annotated[bool, Meta(description="May be chosen for a job that does not name it.")] = True
-    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn.")] = []
+    max_gpus: Annotated[Count | None, about("GPUs of one job, at most.")] = None
+    max_cores: Annotated[Count | None, about("Cores of one job, at most.")] = None
+    disputed_max_gpus: Annotated[Count | None, about("The largest max_gpus of any source, if they disagree.")] = None
+    max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
+    default: Annotated[bool, about("Given to a job that names none, so no directive is needed.")] = False
+    automatic: Annotated[bool, about("May be chosen for a job that does not name it.")] = True
+    unconfirmed: Annotated[list[str], about("Keys that only warn.")] = []
 
 
 class Partition(Record, frozen=True, kw_only=True):
-    """One kind of node and what may be asked of it (Slurm: partition or constraint; PBS: queue)."""
+    """One kind of node and what a job may request of it (Slurm: partition or constraint; PBS: queue)."""
 
     description: Line = ""
-    aliases: Annotated[list[Word], Meta(description="Other names that people know it by.")] = []
+    aliases: Annotated[list[Word], about("Other names for it.")] = []
     directives: Annotated[
-        list[Line] | None, Meta(description="How to ask for it (absent: by its name; []: no directive is needed).")
+        list[Line] | None, about("Directives that request it (absent: its name; []: none is needed).")
     ] = None
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
-    gpu: Annotated[Line | None, Meta(description="The GPU's model.")] = None
-    compute_capability: Annotated[
-        Amount | None, Meta(description="The GPU's, as NVIDIA numbers them; bf16 needs 8.0.")
-    ] = None
-    cpus_per_gpu: Annotated[Count | None, Meta(description="Cores that come with each GPU.")] = None
-    cpus_per_gpu_exact: Annotated[bool, Meta(description="A job must ask for just that many per GPU.")] = False
-    mem_gb_per_node: Annotated[Amount | None, Meta(description="Memory that jobs may use on a node.")] = None
-    default_mem_gb_per_node: Annotated[Amount | None, Meta(description="Asked for a whole node (absent: all).")] = None
-    jobfs_gb_per_node: Annotated[Amount | None, Meta(description="Node-local disk that jobs may use.")] = None
-    default_jobfs_gb_per_node: Annotated[Amount | None, Meta(description="Asked for a whole node (absent: all).")] = (
-        None
-    )
-    min_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at least.")] = None
-    max_cores: Annotated[Count | None, Meta(description="Cores of the whole job, at most.")] = None
-    core_step: Annotated[Count | None, Meta(description="Cores of a job come in multiples of this.")] = None
-    walltime: Annotated[list[Tier], Meta(description="The longest walltime by size.")] = []
-    qos: Annotated[list[Qos], Meta(description="In the order in which they are tried.")] = []
-    account_suffixes: Annotated[list[Word], Meta(description="What the account must end in, one of these.")] = []
-    modules: Annotated[list[Line], Meta(description="Loaded before the site's modules.")] = []
+    gpu: Annotated[Line | None, about("The GPU's model.")] = None
+    compute_capability: Annotated[Amount | None, about("The GPU's, as NVIDIA defines it; bf16 needs 8.0.")] = None
+    cpus_per_gpu: Annotated[Count | None, about("Cores that come with each GPU.")] = None
+    cpus_per_gpu_exact: Annotated[bool, about("A job must request exactly that many per GPU.")] = False
+    mem_gb_per_node: Annotated[Amount | None, about("Memory that jobs may use on a node.")] = None
+    default_mem_gb_per_node: Annotated[Amount | None, about("Requested for a whole node (absent: all).")] = None
+    jobfs_gb_per_node: Annotated[Amount | None, about("Node-local disk that jobs may use.")] = None
+    default_jobfs_gb_per_node: Annotated[Amount | None, about("Requested for a whole node (absent: all).")] = None
+    min_cores: Annotated[Count | None, about("Cores of the whole job, at least.")] = None
+    max_cores: Annotated[Count | None, about("Cores of the whole job, at most.")] = None
+    core_step: Annotated[Count | None, about("Jobs have a multiple of this many cores.")] = None
+    walltime: Annotated[list[Tier], about("The longest walltime by size.")] = []
+    qos: Annotated[list[Qos], about("In the order in which they are chosen.")] = []
+    account_suffixes: Annotated[list[Word], about("The account must end in one of these.")] = []
+    modules: Annotated[list[Line], about("Loaded before the site's modules.")] = []
     charge: Charge | None = None
-    free: Annotated[
-        bool, Meta(description="Jobs cost nothing (neither free nor a charge: the price is not known).")
-    ] = False
-    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: as the site's).")] = None
+    free: Annotated[bool, about("Jobs cost nothing (neither free nor charge: the price is not known).")] = False
+    internet: Annotated[bool | None, about("Its nodes have internet access (absent: as the site's).")] = None
     small_jobs: Annotated[
-        bool, Meta(description="A job that names no size gets one core and no GPU (absent: its share of a node).")
+        bool, about("A job without a size gets one core and no GPU (absent: its share of a node).")
     ] = False
-    hint: Annotated[Line | None, Meta(description="Said to whoever asks for this partition by name.")] = None
-    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
+    hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
+    unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 
 
 class RefusedDirective(Record, frozen=True, kw_only=True):
-    """Directives that a site does not take."""
+    """Directives that a site rejects."""
 
-    pattern: Annotated[Line, Meta(description="A regular expression, searched in what follows #PBS or #SBATCH.")]
-    why: Annotated[Line, Meta(description="What is wrong with it, and what would be right.")]
-    warns: Annotated[bool, Meta(description="Warns and does not refuse.")] = False
+    pattern: Annotated[Line, about("A regular expression, searched in what follows #PBS or #SBATCH.")]
+    why: Annotated[Line, about("What is wrong with it, and what to use.")]
+    warns: Annotated[bool, about("Warns only.")] = False
 
     def fits(self, directive: str) -> bool:
-        """Tell whether this is about `directive`, whose first 200 characters count: a pattern may be slow."""
+        """Return whether `directive` matches; only its first 200 characters count, as a pattern may be slow."""
         return re.search(self.pattern, directive[:200]) is not None
 
 
 class Refusal(Record, frozen=True, kw_only=True):
     """Where to look after the scheduler refused a job."""
 
-    option: Annotated[Line, Meta(description="The option, in words.")]
-    key: Annotated[Line, Meta(description="The profile's key; {partition} is the job's.")]
+    option: Annotated[Line, about("The option, in words.")]
+    key: Annotated[Line, about("The profile's key; {partition} is the job's.")]
 
 
 class Messages(Record, frozen=True, kw_only=True):
@@ -152,21 +150,19 @@ class Messages(Record, frozen=True, kw_only=True):
 
     waits: Annotated[
         dict[Line, Line],
-        Meta(description="By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
+        about("By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
     ] = {}
-    ends: Annotated[dict[Line, Line], Meta(description="By the reason for a job's end, or its first word.")] = {}
-    exit_codes: Annotated[dict[int, Line], Meta(description="By the exit code.")] = {}
-    signals: Annotated[dict[Word, Line], Meta(description="By the signal that ended a program, as SIGKILL.")] = {}
+    ends: Annotated[dict[Line, Line], about("By the reason for a job's end, or its first word.")] = {}
+    exit_codes: Annotated[dict[int, Line], about("By the exit code.")] = {}
+    signals: Annotated[dict[Word, Line], about("By the signal that ended a program, as SIGKILL.")] = {}
     hints: Annotated[
-        dict[Line, Line], Meta(description="What may help, by a regular expression for one of a log's last lines.")
+        dict[Line, Line], about("What may help, by a regular expression for one of a log's last lines.")
     ] = {}
-    refusals: Annotated[
-        dict[Line, Refusal], Meta(description="By a regular expression for the refusal, in lower case.")
-    ] = {}
+    refusals: Annotated[dict[Line, Refusal], about("By a regular expression for the refusal, in lower case.")] = {}
 
 
 class Site(Record, frozen=True, kw_only=True):
-    """A site profile: how to ask one machine for nodes, what it refuses, and what it costs."""
+    """A site profile: how to request nodes of one machine, what it rejects, and what it costs."""
 
     title: Line
     scheduler: Annotated[
@@ -174,94 +170,84 @@ class Site(Record, frozen=True, kw_only=True):
     ]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
     default_partition: Word
-    checked: Annotated[datetime.date | None, Meta(description="When its facts were last compared with sources.")] = None
-    docs: Annotated[Line | None, Meta(description="The user guide's address.")] = None
-    extends: Annotated[Word | None, Meta(description="A profile whose keys this one changes.")] = None
-    template: Annotated[Word | None, Meta(description="Name of the job script's template (absent: scheduler).")] = None
-    hostnames: Annotated[list[Line], Meta(description="Patterns of its login nodes' names.")] = []
+    checked: Annotated[datetime.date | None, about("When its facts were last compared with their sources.")] = None
+    docs: Annotated[Line | None, about("The user guide's address.")] = None
+    extends: Annotated[Word | None, about("A profile whose keys this one changes.")] = None
+    template: Annotated[Word | None, about("Name of the job script's template (absent: scheduler).")] = None
+    hostnames: Annotated[list[Line], about("Patterns of its login nodes' names.")] = []
     launcher: Launcher = "tasks"
     default_walltime: Walltime = "01:00:00"
     max_attempts: Annotated[
-        Count, Meta(description="How often a job may go on past its walltime, the first included.")
+        Count, about("How many times a job may run, each after the walltime of the one before.")
     ] = 1
-    warn_before: Annotated[Walltime, Meta(description="How long before the walltime the ranks are told.")] = "00:02:00"
-    resubmit: Annotated[bool, Meta(description="Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
-    account: Annotated[Word | None, Meta(description="Whom to charge where the request does not say.")] = None
-    account_help: Annotated[Line | None, Meta(description="Said when there is none (absent: none is needed).")] = None
-    account_variable: Annotated[Word | None, Meta(description="The variable that holds it in a job.")] = None
+    warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
+    grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
+    dead_after: Annotated[
+        Walltime, about("How long a node may be silent (PBS: no heartbeat) until it counts as dead.")
+    ] = "00:00:45"
+    resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
+    account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
+    account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None
+    account_variable: Annotated[Word | None, about("The variable that holds the account in a job.")] = None
     allocation: Allocation | None = None
-    confirm_above: Annotated[Price | None, Meta(description="Submitting what may cost more is asked about.")] = None
-    waiting: Annotated[list[Line], Meta(description="What makes jobs wait here, in words.")] = []
+    confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
+    waiting: Annotated[list[Line], about("Why jobs wait here, in words.")] = []
     multi_node: Annotated[
         Literal["shared", "whole", "exclusive"],
-        Meta(
-            description="Jobs on several nodes: may share them; must ask for whole nodes; or are given, and charged, "
-            "whole nodes whatever they ask for."
-        ),
+        about("A job on several nodes may share them, must request whole ones, or is given and charged whole ones."),
     ] = "shared"
-    ask_memory: Annotated[bool, Meta(description="Ask for memory in every job, not only when the request does.")] = (
-        False
-    )
-    ask_jobfs: Annotated[bool, Meta(description="Ask for node-local disk in every job.")] = False
-    storage: Annotated[list[Word], Meta(description="File systems that a job must name to see them.")] = []
+    ask_memory: Annotated[bool, about("Every job requests memory, not only if the user does.")] = False
+    ask_jobfs: Annotated[bool, about("Every job requests node-local disk.")] = False
+    storage: Annotated[list[Word], about("File systems that a job must name to see them.")] = []
     storage_roots: Annotated[
         dict[Line, Word],
-        Meta(description="What a path below one of these names, by its next folder: /g/data: gdata makes gdata/ab12."),
+        about("File systems by the folder above them: with /g/data: gdata, /g/data/ab12 is gdata/ab12."),
     ] = {}
     storage_given: Annotated[
-        list[Line], Meta(description="File systems that every job sees unnamed; {account} is whom it charges.")
+        list[Line], about("File systems that every job sees without naming them; {account} is the job's.")
     ] = []
-    home_gb: Annotated[Amount | None, Meta(description="What a home folder holds, where that is little.")] = None
+    home_gb: Annotated[Amount | None, about("The size of a home folder, if it is small.")] = None
     expiring: Annotated[
-        dict[Line, Count], Meta(description="Folders whose unused files are removed, after so many days.")
+        dict[Line, Count], about("Folders whose unused files are deleted, and after how many days.")
     ] = {}
-    only_on: Annotated[dict[Line, list[Word]], Meta(description="Folders that only these partitions see.")] = {}
-    internet: Annotated[bool | None, Meta(description="Its nodes reach the internet (absent: not known).")] = None
-    memory_follows_cpus: Annotated[bool, Meta(description="Memory comes with the cores; a job asks for none.")] = False
-    removed_commands: Annotated[
-        dict[Word, Line], Meta(description="Commands that are gone, and what to use instead.")
-    ] = {}
+    only_on: Annotated[dict[Line, list[Word]], about("Folders that only these partitions can see.")] = {}
+    internet: Annotated[bool | None, about("Its nodes have internet access (absent: not known).")] = None
+    memory_follows_cpus: Annotated[bool, about("Memory comes with the cores; a job requests none.")] = False
+    removed_commands: Annotated[dict[Word, Line], about("Commands that no longer exist, and what to use instead.")] = {}
     own_commands: Annotated[
         dict[Word, Line | None],
-        Meta(description="Commands that only this site has: what each stands for (accelerate launch), or null."),
+        about("Commands that only this site has: what each stands for (accelerate launch), or null."),
     ] = {}
-    refused_directives: Annotated[
-        list[RefusedDirective], Meta(description="Directives that the site does not take.")
-    ] = []
-    module_paths: Annotated[list[Line], Meta(description="Folders for `module use`.")] = []
+    refused_directives: Annotated[list[RefusedDirective], about("Directives that the site rejects.")] = []
+    module_paths: Annotated[list[Line], about("Folders for `module use`.")] = []
     module_purge: bool = False
-    modules: Annotated[list[Line], Meta(description="Loaded where the request names none.")] = []
-    setup: Annotated[list[Line], Meta(description="Lines of shell, after modules and environment.")] = []
-    env: Annotated[dict[Variable, Line], Meta(description="Exported in the job; $NAME in a value is expanded.")] = {}
+    modules: Annotated[list[Line], about("Loaded if the request names none.")] = []
+    setup: Annotated[list[Line], about("Lines of shell, after modules and environment.")] = []
+    teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []
+    env: Annotated[dict[Variable, Line], about("Exported in the job; $NAME in a value is expanded.")] = {}
     datasets: Annotated[
         dict[Variable, Line],
-        Meta(description="Variables that tell the bundled workloads where data lies; $NAME is expanded."),
+        about("Where the bundled workloads find data, by variable; $NAME is expanded."),
     ] = {}
-    directives: Annotated[list[Line], Meta(description="Directives for every job, as after #PBS or #SBATCH.")] = []
+    directives: Annotated[list[Line], about("Directives for every job, as after #PBS or #SBATCH.")] = []
     restricted: Annotated[
         list[Word],
-        Meta(
-            description="Partitions and QoS that exist, for some people only, and that this profile does not describe."
-        ),
+        about("Partitions and QoS that only some users may use and that this profile does not describe."),
     ] = []
-    umask: Annotated[Umask | None, Meta(description="The job's umask, in quotes.")] = None
+    umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
     any_partition: Annotated[
-        bool, Meta(description="A partition that is not listed may be named too; nothing is limited in any of them.")
+        bool, about("A partition that is not listed may be named too; no limits are known for any.")
     ] = False
-    arrays: Annotated[bool, Meta(description="Takes job arrays.")] = True
-    max_array: Annotated[Count | None, Meta(description="Jobs of one array, at most.")] = None
-    rerunnable: Annotated[
-        bool, Meta(description="Jobs may run again unless they say otherwise; PBS makes arrays of such alone.")
-    ] = True
-    poll: Annotated[
-        Walltime, Meta(description="The least time between two questions that are asked automatically.")
-    ] = "00:00:02"
-    master_suffix: Annotated[Word | None, Meta(description="Appended to the head node's name in MASTER_ADDR.")] = None
-    messages: Annotated[Messages, Meta(description="What the site adds to what `hpclaunch why` says.")] = Messages()
-    unconfirmed: Annotated[list[str], Meta(description="Keys whose values only warn: their source is weak.")] = []
+    arrays: Annotated[bool, about("Accepts job arrays.")] = True
+    max_array: Annotated[Count | None, about("Jobs of one array, at most.")] = None
+    rerunnable: Annotated[bool, about("Jobs may run again by default; PBS accepts only such jobs as arrays.")] = True
+    poll: Annotated[Walltime, about("The shortest time between two automatic queries of the scheduler.")] = "00:00:02"
+    master_suffix: Annotated[Word | None, about("Appended to the head node's name in MASTER_ADDR.")] = None
+    messages: Annotated[Messages, about("What the site adds to what `hpclaunch why` says.")] = Messages()
+    unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
-        """Return the partition that goes by `name`, with its own name."""
+        """Return the partition with the name or alias `name`, and its own name; or None."""
         for own, partition in self.partitions.items():
             if name == own or name in partition.aliases:
                 return own, partition

@@ -1,4 +1,4 @@
-"""Values of a profile that are right alone and wrong together."""
+"""Rules between the keys of a profile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hpclaunch.profile.model import Messages, Partition, Qos, Site
 from hpclaunch.profile.yamlfile import Key
 from hpclaunch.schedulers import SCHEDULERS, known
 
-_MOST_REPEATS = 3  # the time of a search grows by the length of a line to the power of these and one
+_MOST_REPEATS = 3  # a search takes time in proportion to the length of a line to the power of this plus one
 
 
 def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
-    """Yield each mistake: the key, and what is wrong with it."""
+    """Yield the key of each mistake and what is wrong with it."""
     if site.scheduler not in SCHEDULERS and site.scheduler not in (found := known()):
         yield ("scheduler",), f"no such scheduler{did_you_mean(site.scheduler, found)}"
     if site.default_partition not in site.partitions:
@@ -81,7 +81,7 @@ def _charge_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
 
 
 def _no_pattern(text: str) -> str | None:
-    """Say why `text` is no regular expression, or one that may take for ever; None where it is fine."""
+    """Return why `text` is no regular expression or may take forever, or None if it is fine."""
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
@@ -90,10 +90,10 @@ def _no_pattern(text: str) -> str | None:
     while group := re.search(r"\((?:\?[:=!<>A-Za-z-]*)?([^()]*)\)([*+{]?)", plain):
         repeats = re.search(r"[*+?|{]", group[1])
         if repeats and group[2]:
-            return f"a repeat of what repeats or has a choice, {group[0]}, may take for ever; write it without"
+            return f"a repeat of what repeats or has a choice, {group[0]}, may take forever; write it without"
         plain = plain[: group.start()] + ("x*" if repeats else "x") + group[2] + plain[group.end() :]
     if len(re.findall(r"[*+]|\{\d*,", plain)) > _MOST_REPEATS:
-        return f"more than {_MOST_REPEATS} repeats may take for ever; write it with fewer"
+        return f"more than {_MOST_REPEATS} repeats may take forever; write it with fewer"
     return None
 
 

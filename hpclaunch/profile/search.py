@@ -25,12 +25,12 @@ class Profile(Struct, frozen=True):
         return [paths.shown(layer.path) for layer in self.layers if not paths.is_shipped(layer.path)]
 
     def where(self, key: Key) -> str:
-        """Return FILE:LINE of `key`, or of the nearest above it, "" where none is."""
+        """Return FILE:LINE of `key` or of the nearest key above it, or "" if there is none."""
         return place_of(self.layers, key)
 
 
 def available() -> dict[str, Path]:
-    """Return the profiles on the search path: name to file, shadowed ones left out, sorted by name."""
+    """Return the profiles on the search path, name to file, without shadowed ones, sorted by name."""
     found: dict[str, Path] = {}
     for folder in paths.search_path("site_profiles"):
         for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
@@ -40,9 +40,9 @@ def available() -> dict[str, Path]:
 
 
 def load(name: str) -> Profile:
-    """Load the profile `name`, or the file where `name` is a path.
+    """Load the profile `name`, or the file if `name` is a path.
 
-    Raises ProfileError with every mistake, HpclaunchError where there is no such profile.
+    Raises ProfileError with every mistake, or HpclaunchError if there is no such profile.
     """
     as_path = name.endswith((".yaml", ".yml")) or "/" in name
     layers = [Document.read(Path(name) if as_path else _find(name, []))]
@@ -54,10 +54,7 @@ def load(name: str) -> Profile:
 
 
 def _find(name: str, passed: list[Path]) -> Path:
-    """Return the first file of that name on the search path that is none of the `passed` ones.
-
-    So a person's `gadi.yaml` may extend the shipped `gadi`.
-    """
+    """Return the first file of that name on the search path but for `passed`: a user's gadi may extend the shipped."""
     seen = {path.resolve() for path in passed}
     for folder in paths.search_path("site_profiles"):
         path = folder / f"{name}.yaml"
@@ -69,7 +66,7 @@ def _find(name: str, passed: list[Path]) -> Path:
 
 
 def match_host(hostname: str) -> str | None:
-    """Return the name of the profile whose login nodes' patterns fit `hostname`, unreadable profiles left aside."""
+    """Return the name of the profile whose login nodes' patterns match `hostname`; unreadable profiles are skipped."""
     for name in available():
         try:
             patterns = load(name).site.hostnames

@@ -1,4 +1,4 @@
-"""YAML that people edit, read into typed structs; every mistake is named at once, by file, line and key."""
+"""YAML files into typed structs; every mistake is reported at once, with file, line and key."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 Key = tuple[str | int, ...]
 
 _SEXAGESIMAL = re.compile(r"\d+(:[0-5]?\d)+")
-# What a file may make of memory and time; the largest shipped profile has 14 KB, 1,500 values and 5 levels.
+# Limits to the memory and time that a file may take; the largest shipped profile has 14 KB, 1,500 values and 5 levels.
 _MOST_BYTES, _MOST_VALUES, _MOST_LEVELS, _MOST_CHARACTERS, _MOST_MISTAKES = 1_000_000, 20_000, 50, 10_000, 50
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, libyaml's where it is built in; a key given twice is a mistake rather than a silent choice."""
+    """The safe loader, libyaml's if it is built in; a repeated key is a mistake."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]  # before << is filled in
@@ -45,7 +45,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _check_size(text: str) -> None:
-    """Raise MarkedYAMLError where the text is nested too deeply, or it or its aliases and merges make too much."""
+    """Raise MarkedYAMLError if the text is nested too deeply, or makes too many values with its aliases and merges."""
     sizes: dict[str | None, int] = {}
     open_ones: list[tuple[str | None, int]] = [(None, 0)]  # anchor and size of what has begun
     for event in yaml.parse(text, Loader=_Loader):
@@ -68,7 +68,7 @@ def _check_size(text: str) -> None:
 
 
 class Document(msgspec.Struct, frozen=True, dict=True):
-    """One YAML file whose top level is a mapping, and the way from a key to its line."""
+    """One YAML file whose top level is a mapping, with the line of each key."""
 
     path: Path
     text: str
@@ -76,7 +76,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read `path`. Raises ProfileError where it cannot be read, is no YAML, or is no mapping."""
+        """Read `path`. Raises ProfileError if it cannot be read or is not a YAML mapping."""
         try:
             if path.exists() and not (path.is_file() or path.is_dir()):
                 raise ProfileError(f"{path}: no regular file")
@@ -93,7 +93,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def parse(cls, path: Path, text: str) -> Document:
-        """Take `text` for what is in `path`. Raises ProfileError where it is no YAML, or no mapping."""
+        """Parse `text`, the content of `path`. Raises ProfileError if it is not a YAML mapping."""
         try:
             _check_size(text)
             data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
@@ -117,7 +117,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
             return None
 
     def find(self, key: Key) -> tuple[yaml.Node, int] | None:
-        """Return the value's node at `key` and the line of its name (from 1), or None where this file lacks it."""
+        """Return the node of the value at `key` and the line of its name (from 1), or None if there is none."""
         node: Any = self._root
         line = 1
         for part in key:
@@ -134,7 +134,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
 
 
 def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with `change` laid over it: mappings key by key, all else replaced, null takes a key away."""
+    """Return `base` updated with `change`: mappings key by key, other values replaced, keys with null removed."""
     merged = dict(base)
     for key, value in change.items():
         if value is None:
@@ -147,14 +147,14 @@ def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(layers: Sequence[Document]) -> dict[str, Any]:
-    """Return what the layers say together, the first laid over the rest."""
+    """Return the layers merged; earlier ones override later ones."""
     return reduce(merge, (layer.data for layer in reversed(layers)), {})
 
 
 def convert(
     layers: list[Document], model: type[T], rules: Callable[[T], Iterable[tuple[Key, str]]] = lambda _: ()
 ) -> T:
-    """Return the struct that the layers make, the first laid over the rest; `rules` yields what else is wrong with it.
+    """Return the struct that the merged layers make; `rules` yields what else is wrong with it.
 
     Raises ProfileError with a line for each mistake: `FILE:LINE: key: what is wrong (what would be right)`.
     """
@@ -175,7 +175,7 @@ def convert(
 
 
 def _convert_without(data: dict[str, Any], keys: list[Key], model: type[T]) -> T | None:
-    """Convert what is right, so that one round names the mistakes of form and those of sense."""
+    """Convert the data without the wrong keys, so that the rules can report their mistakes too."""
     import copy
 
     data = copy.deepcopy(data)
@@ -188,7 +188,7 @@ def _convert_without(data: dict[str, Any], keys: list[Key], model: type[T]) -> T
 
 
 def _delete(place: Any, key: Key) -> bool:
-    """Delete `key` below `place`, also where what held it is gone; False where there never was such a key."""
+    """Delete `key` below `place`, if it is still there; return False if there never was such a key."""
     try:
         for part in key[:-1]:
             place = place[part]
@@ -201,7 +201,7 @@ def _delete(place: Any, key: Key) -> bool:
 
 
 def locate(layers: list[Document], key: Key, message: str) -> tuple[int, int, str]:
-    """Return layer, line and `FILE:LINE: key: message`; a key that no file has is placed at the nearest above it."""
+    """Return layer, line and `FILE:LINE: key: message`; for a key that no file has, the nearest above it."""
     name = ".".join(map(str, key))
     for length in range(len(key), -1, -1):
         for number, layer in enumerate(layers):
@@ -215,7 +215,7 @@ def locate(layers: list[Document], key: Key, message: str) -> tuple[int, int, st
 
 
 def place_of(layers: Sequence[Document], key: Key) -> str:
-    """Return FILE:LINE of `key`, or of the nearest above it, in the first layer that has it; "" where none has."""
+    """Return FILE:LINE of `key` or the nearest key above it in the first layer that has it, or ""."""
     for length in range(len(key), 0, -1):
         for layer in layers:
             if found := layer.find(key[:length]):
@@ -224,7 +224,7 @@ def place_of(layers: Sequence[Document], key: Key) -> str:
 
 
 def mistakes(value: Any, model: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
-    """Name every mistake in `value` against the type `model`; msgspec itself stops at the first."""
+    """Yield every mistake in `value` against the type `model`; msgspec itself stops at the first."""
     shape = get_args(model)[0] if get_origin(model) is Annotated else model
     inner = get_args(shape)
     if type(None) in inner:

@@ -33,7 +33,7 @@ class Output:
         for path in paths:
             if not path.parent.is_dir():
                 raise HpclaunchError(f"no folder {path.parent} for the job's output, which the scheduler would lose")
-        self.written = [path.open("ab") for path in paths]
+        self.written = [path.open("ab", 0) for path in paths]
         self.shown = [path.open("rb") for path in paths]
         for file in self.shown:
             file.seek(0, os.SEEK_END)

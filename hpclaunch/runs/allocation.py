@@ -1,4 +1,4 @@
-"""The allocation at hand: the nodes that a scheduler has given already, to an interactive job or a job script."""
+"""The allocation at hand: the nodes that an interactive job or a job script already has."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def find(environment: Mapping[str, str]) -> Allocation:
 
 
 def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
-    """Make the plan of a launch on the nodes that are there, in the environment that is there: no modules, no limits.
+    """Make the plan of a launch on the allocation's nodes, in the environment as it is: no modules, no limits.
 
-    Raises RequestError as `make_plan` does, and where more nodes are asked for than there are.
+    Raises RequestError as `make_plan` does, and HpclaunchError if more nodes are requested than there are.
     """
     if request.nodes and request.nodes > found.nodes:
         raise HpclaunchError(f"launch: --nodes {request.nodes}, but job {found.job_id} has {found.nodes}")
@@ -54,6 +54,7 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
         module_purge=False,
         modules=[],
         setup=[],
+        teardown=[],
         directives=[],
         max_attempts=1,
     )
@@ -65,14 +66,14 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
 
 
 def _new_run(job_id: str) -> str:
-    """Name a run folder after the job and the number of the launch in it, which no other launch has, on any node."""
+    """Name a run folder after the job and the number of the launch in it, which is unique on all nodes."""
     claims = paths.user_state() / "launches"
     names = (f"{job_id}-{number}" for number in count(1))
     return next(name for name in names if not Path(RUNS, name).exists() and _claim(claims / name))
 
 
 def _claim(file: Path) -> bool:
-    """Make a file that was not there; a folder that cannot be written keeps nobody from launching."""
+    """Create a file and return whether it is new; True as well if the folder cannot be written."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
     try:

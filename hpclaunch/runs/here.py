@@ -1,4 +1,4 @@
-"""Run a job script on this machine: its run folder, and bash in this process's place."""
+"""Run a job script on this machine: its run folder, and bash in place of this process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
 
-# Bash that dies of a signal leaves the program behind for which it waits: a line of setup, say. This waits for its end
-# and ends what is left, after the time that ranks have to save. The names come by stdin, since what has them in its
-# environment is ended. It is not bash's child: bash would wait for one that it does not know.
+# Bash that is killed leaves the program running for which it waits, as a line of setup. This waits for its end
+# and ends what is left, after the time that ranks have to save. The names come by stdin, as everything with them in its
+# environment is ended. It is not a child of the job script's bash, which would wait for it.
 _GUARD = """
 names=$(cat)
 {
@@ -33,18 +33,18 @@ names=$(cat)
 def run(script: str, job_id: str, **variables: str) -> NoReturn:
     """Save `script` in the run folder `job_id` below the current one and become the bash that runs it.
 
-    Signals and the exit code are then the script's own. Raises HpclaunchError where the folder cannot be written.
+    Signals and the exit code are then the script's own. Raises HpclaunchError if the folder cannot be written.
     """
     path = Path(run_folder.RUNS, job_id, run_folder.SCRIPT)
     try:
         path.parent.mkdir(parents=True)
-        write_whole(path, script.encode(errors="surrogateescape"))  # its owner's alone: there may be keys in it
+        write_whole(path, script.encode(errors="surrogateescape"))  # mode 0600, as there may be keys in it
     except OSError as error:
         raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
     sys.stdout.flush()
     sys.stderr.flush()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the script
-    folders = {str(Path.cwd()), os.environ.get("PWD", "")}  # the script's is the latter, where it is right
+    folders = {str(Path.cwd()), os.environ.get("PWD", "")}  # the script's is the latter, if it is right
     names = "\n".join(f"HPCLAUNCH_RUN_DIR={folder}/{path.parent}" for folder in folders)
     try:
         subprocess.run(

@@ -1,7 +1,7 @@
 """What the ranks of a run wrote: read, or followed while they write, lines that many wrote alike collapsed into one.
 
-Files are asked by path, again and again, in small pieces: on a network file system nothing tells of a change, a
-handle may go stale, and a log may be larger than the memory of a login node.
+Files are opened by path, again and again, and read in small pieces: a network file system reports no changes, a handle
+may go stale, and a log may be larger than the memory of a login node.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Log:
                 raise HpclaunchError(f"{self.path}: cannot be read: {error.strerror}") from None
 
     def last(self) -> Iterator[str]:
-        """Yield the last line where no newline ends it."""
+        """Yield the last line if no newline ends it."""
         if self.rest:
             rest, self.rest = self.rest, b""
             yield _text(rest)
@@ -85,10 +85,10 @@ class _Stream:
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
         self._collapse = Collapse()
-        self._old = 0  # the clock at the last look
+        self._old = 0  # the clock at the last call
 
     def lines(self, over: bool) -> Iterator[str]:
-        """Yield what has come since the last look; lines that not all ranks have written yet wait for the next one."""
+        """Yield the new lines; those that not all ranks have written yet wait for the next call."""
         self.logs = {label: self.logs.get(label) or _Log(path) for label, path in self._paths(over).items()}
         self._collapse.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
         yield from self._collapse.merge({label: log.lines() for label, log in self.logs.items()})
@@ -188,7 +188,7 @@ def delivered(run: Run) -> int | None:
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """Return the last `count` lines that are not blank; none where the file cannot be read."""
+    """Return the last `count` lines that are not blank, [] if the file cannot be read."""
     try:
         with path.open("rb") as file:
             cut = file.seek(0, os.SEEK_END) > _PIECE

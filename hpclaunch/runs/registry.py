@@ -1,6 +1,6 @@
 """The registry of runs: what was submitted, from where, and where its folder is.
 
-Each run is one small file in the person's state folder, written whole or not at all, so that submissions beside
+Each run is one small file in the user's state folder, written whole or not at all, so that submissions beside
 each other lose nothing and a killed one leaves nothing half written. The run folder has a copy, run.json, which
 still counts when the folder was moved.
 """
@@ -55,7 +55,7 @@ class Run(Job, frozen=True, kw_only=True):
 
 
 def register(run: Run) -> None:
-    """Add `run` to the registry as the newest, whatever clock the others were dated by.
+    """Add `run` to the registry as the newest, even if the clock was ahead before.
 
     Raises OSError if the state folder cannot be written.
     """
@@ -67,7 +67,7 @@ def register(run: Run) -> None:
 
 
 def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> None:
-    """Fill the run folder and register a run that is submitted; a file that cannot be written is a warning."""
+    """Fill the run folder of a submitted run and register it; a file that cannot be written is a warning."""
     steps: tuple[Callable[[], None], ...] = (
         lambda: _fill(run, script, plan),
         lambda: note_attempts(run.path, further),
@@ -97,10 +97,10 @@ def _encode(value: object, indent: int | None = None) -> bytes:
 
 
 def newest_first() -> list[Run]:
-    """Return the registered runs, the newest first; what is no run's file is named on stderr and left aside."""
+    """Return the registered runs, the newest first; a file that is not a run's is named on stderr and skipped."""
     found = {path: read(path) for path in _files()}
     for path in (path for path, run in found.items() if run is None):
-        sys.stderr.write(f"hpclaunch: {quote(str(path))}: no run's file, left aside\n")
+        sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))
 
 
@@ -114,9 +114,9 @@ def _number(path: Path) -> int:
 
 
 def find(names: Iterable[str]) -> list[Run]:
-    """Return the runs of these ids or run folders, the newest run where none is named.
+    """Return the runs of these ids or run folders, the newest run if none is named.
 
-    An id may be shortened to what stands before its first dot. Raises HpclaunchError for one that is not known.
+    An id may be shortened to the part before its first dot. Raises HpclaunchError for an unknown one.
     """
     known = newest_first()
     names = list(names)
@@ -129,7 +129,7 @@ def find(names: Iterable[str]) -> list[Run]:
         run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
         run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
         if run is None:
-            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, and a run folder's path will do too")
+            raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
     return found
 
@@ -137,13 +137,23 @@ def find(names: Iterable[str]) -> list[Run]:
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
     for folder in (Path(name), Path(run_folder.RUNS, name)):
-        if (run := read(folder / run_folder.RUN)) is not None:
+        if (run := read(folder / run_folder.RUN) or _by_hand(folder)) is not None:
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
 
 
+def _by_hand(folder: Path) -> Run | None:
+    """Return the run of a job script that was submitted without hpclaunch, from the about.json that it writes."""
+    try:
+        about = json.loads((folder / "about.json").read_bytes())
+        known = {"id": folder.absolute().name, "submitted": folder.stat().st_ctime, "folder": ""}
+        return msgspec.convert(about | known, Run)
+    except (OSError, ValueError, TypeError, RecursionError, msgspec.ValidationError):
+        return None
+
+
 def read(path: Path) -> Run | None:
-    """Return the run of a registry's file or a run.json, None where it is none."""
+    """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
         run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
         text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))

@@ -1,4 +1,4 @@
-"""From a plan to a run, and which option to look at where the scheduler refuses."""
+"""Submit a plan's job script, and name the option to look at if the scheduler refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # submitit imports this module in every job of its own
 def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = "") -> list[str]:
     """Submit a script from the current folder; return the id, and its further attempts' if these are submitted with it.
 
-    `name` is the job's where the script has none. Raises SchedulerError, with the option to look at, and RequestError
+    `name` is the job's if the script has none. Raises SchedulerError, with the option to look at, and RequestError
     for a variable to pass on that is not set here.
     """
     plan.request.check_passed(os.environ)

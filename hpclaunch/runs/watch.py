@@ -1,6 +1,6 @@
-"""When runs have ended, with few questions to the scheduler.
+"""Find out when runs have ended, with few questions to the scheduler.
 
-The job script leaves its exit code in the run folder, and PBS delivers a job's output at its end.
+Signs of an end are the exit code in the run folder, and the job's output, which PBS delivers at its end.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from hpclaunch.runs.logs import delivered
 from hpclaunch.runs.registry import UNKNOWN, Run, State
 from hpclaunch.schedulers import Key
 
-# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and what
-# ended may be one attempt of several.
+# When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
+# one attempt of several may have ended.
 ASK_AFTER_END = (1.5, 15, 60)
-SOON_SECONDS = 10  # between two questions if a run was told to end, which leaves no exit code, or is not known
+SOON_SECONDS = 10  # between two questions if a run was cancelled, which leaves no exit code, or is not known
 LOOK_SECONDS = 0.5  # between two looks into the run folders
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
-NOT_KNOWN = 2  # answers in a row that know nothing of a run
+NOT_KNOWN = 2  # answers in a row that do not know a run
 
 
 @dataclass
 class _End:
-    """A sign of a run's end: which one, when it was seen, and how often one asked since."""
+    """A sign of a run's end: which one, when it was seen, and how often the scheduler was asked since."""
 
     written: int
     seen: float
     questions: int = 0
 
     def due(self, now: float) -> bool:
-        """Whether to ask again."""
+        """Tell whether to ask again."""
         return self.questions < len(ASK_AFTER_END) and now - self.seen >= ASK_AFTER_END[self.questions]
 
 
 class Watch:
-    """Runs of which one asks again and again whether they have ended; the scheduler is asked at their `poll`.
+    """Runs that are watched until they have ended; the scheduler is asked at their `poll`.
 
-    A run that its scheduler knows nothing of is over as well; its state stays UNKNOWN.
+    A run that its scheduler does not know is over as well; its state stays UNKNOWN.
     """
 
     def __init__(self, watched: Iterable[Run] = ()) -> None:
         self.states: dict[Key, State] = {}
         self.questions = 0
         self._open: dict[Key, Run] = {}
-        self._new: set[Key] = set()  # never asked for
+        self._new: set[Key] = set()  # not yet asked for
         self._ends: dict[Key, _End] = {}
         self._asked: dict[tuple[str, str], float] = {}  # by group of runs that are asked for together
         self._misses: Counter[tuple[str, str]] = Counter()
@@ -65,14 +65,14 @@ class Watch:
             self._new.add(key)
 
     def over(self, run: Run) -> bool:
-        """Whether nothing more will be known of `run`."""
+        """Whether `run` is not watched any more."""
         key = (run.site, run.id)
         return key in self.states and key not in self._open
 
     def look(self, force: bool = False) -> bool:
-        """Look into the run folders, ask the schedulers that it is time to ask; return whether all runs are over.
+        """Look into the run folders, ask the schedulers if it is time to; return whether all runs are over.
 
-        Raises SchedulerError where a scheduler does not answer, at first or several times in a row.
+        Raises SchedulerError if a scheduler does not answer, at first or several times in a row.
         """
         now = time.monotonic()
         if not force and not self._new and now - self._looked < LOOK_SECONDS:

@@ -58,7 +58,7 @@ class Scheduler:
         raise NotImplementedError
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
-        """Submit a job and its further attempts where jobs cannot; return their ids. `runs` has the run folders."""
+        """Submit a job and its further attempts, for jobs that cannot; return the ids. `runs` has the run folders."""
         raise NotImplementedError
 
     def states(self, jobs: Sequence[Job]) -> dict[str, State]:
@@ -88,7 +88,7 @@ class Scheduler:
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Return the nodes of the job at hand. Raises HpclaunchError."""
-        raise HpclaunchError(f"launch: {self.name} does not tell the nodes of its jobs")
+        raise HpclaunchError(f"launch: {self.name} does not say which nodes a job has")
 
     def ping(self, seconds: float) -> str:
         """Ask the scheduler's daemon whether it is there; return what it is. Raises SchedulerError."""
@@ -150,7 +150,7 @@ def at_hand(environment: Mapping[str, str]) -> Scheduler | None:
 
 
 def groups(jobs: Iterable[J]) -> dict[tuple[str, str], list[J]]:
-    """Group jobs by whom to ask for them: the scheduler, and the server that the ids of PBS jobs end in."""
+    """Group jobs that one question covers: by scheduler, and by the server in which the ids of PBS jobs end."""
     found: dict[tuple[str, str], list[J]] = {}
     for job in jobs:
         found.setdefault((job.scheduler, job.id.partition(".")[2]), []).append(job)

@@ -61,13 +61,13 @@ class Part(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """All that goes into a draft.
+    """What a draft is made of.
 
-    `open_questions` are comments on what this scheduler does not tell, `left_out` partitions with the reason why.
+    `open_questions` are comments on what this scheduler does not say, `left_out` partitions with the reason why.
     """
 
     scheduler: str
-    said_by: str
+    source: str
     default_partition: Value
     parts: list[Part]
     values: dict[str, Value] = {}
@@ -80,7 +80,7 @@ class Machine(Struct, frozen=True):
 Drafts = tuple[list[Part], dict[str, str]]
 
 
-class Sort(Struct, frozen=True):
+class NodeGroup(Struct, frozen=True):
     """Nodes of one kind among those of a partition, and how a job gets just them: "" is for the commonest kind.
 
     `suffix` is None if a job cannot tell them from the commonest.
@@ -92,13 +92,13 @@ class Sort(Struct, frozen=True):
     feature: str = ""
 
 
-def sorts(nodes: Sequence[Node]) -> list[Sort]:
-    """Sort nodes by kind, the commonest first; each of the others with what sets it apart, if anything does.
+def grouped(nodes: Sequence[Node]) -> list[NodeGroup]:
+    """Group nodes by kind, the commonest first; each of the others with what sets it apart, if anything does.
 
     That is a feature which all of its nodes have and no other, or GPUs which the commonest kind lacks, or has.
     """
     ranked = [kind for kind, _ in Counter(node.kind for node in nodes).most_common()]
-    found: list[Sort] = []
+    found: list[NodeGroup] = []
     for kind in ranked:
         own = [node for node in nodes if node.kind == kind]
         others = [node for node in nodes if node.kind != kind]
@@ -106,13 +106,13 @@ def sorts(nodes: Sequence[Node]) -> list[Sort]:
         telling = sorted(common - frozenset[str]().union(*(node.features for node in others)))
         feature = telling[0] if telling and others else ""
         if not found:
-            found.append(Sort(kind, own, "", feature))
+            found.append(NodeGroup(kind, own, "", feature))
         elif feature:
-            found.append(Sort(kind, own, feature, feature))
-        elif any((sort.kind.gpus > 0) == (kind.gpus > 0) for sort in found):
-            found.append(Sort(kind, own, None))
+            found.append(NodeGroup(kind, own, feature, feature))
+        elif any((group.kind.gpus > 0) == (kind.gpus > 0) for group in found):
+            found.append(NodeGroup(kind, own, None))
         else:
-            found.append(Sort(kind, own, "gpu" if kind.gpus else "cpu"))
+            found.append(NodeGroup(kind, own, "gpu" if kind.gpus else "cpu"))
     return found
 
 
@@ -137,21 +137,21 @@ def gathered(
     return parts, left_out
 
 
-def kind_notes(found: Sequence[Sort]) -> list[str]:
+def kind_notes(found: Sequence[NodeGroup]) -> list[str]:
     """Describe the nodes of a partition: which and how many there are of each kind, what a job cannot choose."""
     if len(found) == 1:
         return [names(found[0].nodes)]
-    unclear = [str(sort.kind) for sort in found[1:] if sort.suffix is None]
+    unclear = [str(group.kind) for group in found[1:] if group.suffix is None]
     return [
-        *(f"{names(sort.nodes)}: {sort.kind}" for sort in found),
+        *(f"{names(group.nodes)}: {group.kind}" for group in found),
         *(f"Decide: a job may get a node with {kind}, which nothing tells apart" for kind in unclear),
     ]
 
 
-def part_name(name: str, sort: Sort, taken: Container[str]) -> str:
+def part_name(name: str, group: NodeGroup, taken: Container[str]) -> str:
     """Name the part of a partition that has these nodes; no other partition has that name."""
-    wanted = f"{name}-{sort.suffix}" if sort.suffix else name
-    while sort.suffix and wanted in taken:
+    wanted = f"{name}-{group.suffix}" if group.suffix else name
+    while group.suffix and wanted in taken:
         wanted += "-nodes"
     return wanted
 

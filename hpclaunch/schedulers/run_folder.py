@@ -1,6 +1,6 @@
-"""The run folder: what the job script, its ranks and this package tell each other by files, each named here once.
+"""The run folder: what job script, ranks and this package tell each other by files, each named here once.
 
-docs/run-folder.md is the same for users. Names with {} have a number in them.
+docs/run-folder.md is the same for users. {} stands for a number. This module imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ from typing import NamedTuple
 
 RUNS = "hpclaunch-runs"  # below the folder of submission; the run folder in it has the job's id for a name
 
-# Written by hpclaunch: submit, run, or cancel.
-SCRIPT = "job.sh"  # the job script, byte for byte; PBS scripts submit it again, logs looks whether it is one of ours
-RUN = "run.json"  # the registry's entry; by the job script if a user submitted that; read by commands given the folder
+# Written by hpclaunch: submit, run, cancel.
+SCRIPT = "job.sh"  # the job script, byte for byte; submitted again by PBS scripts, looked into by logs
+RUN = "run.json"  # the registry's entry; read by commands that are given the folder
 PLAN = "plan.json"  # the plan, for users
-CANCELLED = "cancelled"  # empty, by cancel of a run on this machine; read by status and wait
+CANCELLED = "cancelled"  # empty, by cancel; read by status and wait
 
 # Written by the job script.
-FAILED = "failed"  # the first failure, EXIT_CODE LOG WHO; all nodes stop at it, the script's end and why show it
-EXIT = "exit"  # the script's exit code, at its end; read by status, wait, why and the next attempt
-WARNED = "warned"  # empty, when the walltime is near on Slurm; each rank then warns its command
+ABOUT = "about.json"  # what run.json says but for id and times; read if there is no run.json, after a qsub by hand
+FAILED = "failed"  # the first failure, EXIT_CODE LOG WHO; read by the head node and why
+EXIT = "exit"  # the script's exit code, at its end; read by status, wait, why and PBS's next attempt
+WARNED = "warned"  # empty, when the walltime is near on Slurm; read by each rank, which then warns its command
 AGAIN = "again"  # empty, by a rank that saved and is not done; read by the script, which starts the next attempt
 ATTEMPT = "attempt-{}"  # empty, by the attempt before: attempt N has something to do; read by PBS's attempts and status
-ATTEMPTS = "attempts"  # the ids of PBS's further attempts, a line each; by submit or the script; read by status, cancel
-NODE_SCRIPT = "node.sh"  # the job's environment and functions, for the shells that pbsdsh starts on each node
-RANK_SCRIPT = "rank.sh"  # the same for the ranks that mpirun starts
-HEARTBEAT = "node-{}.beat"  # a count, then "end CODE", by each PBS node; read by the head node, which knows the dead so
+ATTEMPTS = "attempts"  # the ids of PBS's further attempts, one a line, also by submit; read by status and cancel
+NODE_SCRIPT = "node.sh"  # environment and functions of the job; read by the shells that pbsdsh starts
+RANK_SCRIPT = "rank.sh"  # the same; read by the shells that mpirun starts
+HEARTBEAT = "node-{}.heartbeat.{}"  # empty, the name is the message: a count, then end-CODE; by nodes, read by the head
 
-# Written by ranks and nodes, live; above 512 ranks in a folder for each node, node-N. Read by logs, why and users.
-RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and stderr
+# Written by ranks and nodes, live, above 512 ranks in a folder for each node. Read by logs, why and users.
+RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
 NODE_LOG, NODE_ERR = "node-{}.log", "node-{}.err"  # what a node's launcher wrote; with lightning, all of its ranks
 NODE_FOLDER = "node-{}"
 
-# Written by the process that runs a script on this machine in the background (site local).
-STARTED, OUTPUT, PID, HOST = "started", "job.out", "pid", "host"  # read by status and cancel; job.out by logs
+# Written by the process that runs a script in the background on this machine.
+STARTED = "started"  # empty, once the runs before it have ended; read by status
+OUTPUT = "job.out"  # what the script printed; read by logs and why
+PID, HOST = "pid", "host"  # of that process; read by status and cancel
 
 
 class Failure(NamedTuple):
@@ -86,17 +89,17 @@ def holds(folder: Path, path: Path) -> bool:
 
 
 def log(folder: Path, name: str, number: int) -> Path:
-    """Return the log of one kind and number, which need not be there yet."""
+    """Return the log of one kind, as RANK_LOG, and number, which need not be there yet."""
     return logs(folder, name, number).get(number, folder / name.format(number))
 
 
 def logs(folder: Path, name: str, number: int | None = None) -> dict[int, Path]:
-    """Return the logs of one kind, as RANK_LOG, by number and in its order; only one if its number is given."""
+    """Return the logs of one kind by number and in its order; only one if its number is given."""
     start, end = name.split("{}")
+    last = name.format("*" if number is None else number)
     found = {}
-    for pattern in (name, f"{NODE_FOLDER.format('*')}/{name}"):
-        for path in folder.glob(pattern.format("*" if number is None else number)):
-            middle = path.name[len(start) : len(path.name) - len(end)]
-            if middle.isdecimal():
-                found[int(middle)] = path
+    for path in (*folder.glob(last), *folder.glob(f"{NODE_FOLDER.format('*')}/{last}")):
+        middle = path.name[len(start) : len(path.name) - len(end)]
+        if middle.isdecimal():
+            found[int(middle)] = path
     return dict(sorted(found.items()))

@@ -5,37 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct
-
 from hpclaunch.job.checks.downloads import download
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.yamlfile import Key
 from hpclaunch.scripts.asked import Asked
-from hpclaunch.scripts.launch import Launch, Program, assignments, modules, opened, replaced, unwrap
+from hpclaunch.scripts.launch import Launch, Program, assignments, modules, opened, replaced
+from hpclaunch.scripts.pbs_commands import PBS_CHECKS
 from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command, Word
 from hpclaunch.scripts.values import whole
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
-_COUNTS = re.compile(r"-{0,2}\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 _LOCAL = ("PBS_JOBFS", "TMPDIR")
 
 
-class _Scheduler(Struct):
-    """What to write in a script: what starts a program on every node, the job's id; and whether it starts tasks."""
-
-    start: str
-    job_id: str
-    tasks: bool
-
-
-_SCHEDULERS = {
-    "slurm": _Scheduler("srun", "$SLURM_JOB_ID", True),
-    "pbs": _Scheduler("pbsdsh or mpirun", "$PBS_JOBID", False),
-}
-_NONE = _Scheduler("srun", "the job's id", False)
+# What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
+_WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
 
 
 def look(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -59,8 +46,8 @@ def lines_that_run(program: Program, asked: Asked, lines: list[str]) -> list[str
     return found
 
 
-def _scheduler(asked: Asked) -> _Scheduler:
-    return _SCHEDULERS.get(asked.profile.site.scheduler, _NONE)
+def _words(asked: Asked) -> tuple[str, str, bool]:
+    return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
 
 
 def _account(asked: Asked) -> str | None:
@@ -78,23 +65,21 @@ def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
     reach = any(start.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed") for start in program.starts)
     if reach or not trainings or any(_reaches(command) for command in program.body.commands):
         return
-    start, of = trainings[-1], _scheduler(asked)
-    tasks = asked.nodes if start in own or not of.tasks else asked.nodes * asked.starts
-    if tasks <= 1:
-        return
-    what = f"`{' '.join(start.command.words[:3])[:60]}`"
-    unit = "tasks" if of.tasks else "nodes"
-    if start not in own and not start.bare:
-        text = f"{what} is started once, the job has {tasks} {unit}: right if it starts the others itself"
+    start, (starter, _, by_task) = trainings[-1], _words(asked)
+    tasks = asked.nodes if start in own or not by_task else asked.nodes * asked.starts
+    has = f"the job has {tasks} {'tasks' if by_task else 'nodes'}"
+    sure = start in own or start.bare
+    if not sure:
+        text = f"is started once, {has}: right if it starts the others itself"
     elif not asked.gpus:
-        text = f"{what} is one process on one node, the job has {tasks} {unit}: use one with more cores, "
-        text += "if it uses no more"
-    elif of.tasks and start not in own:
-        text = f"{what} without srun runs once, as rank 0 of {tasks}, and waits for the others; begin it with srun"
+        text = f"is one process on one node, {has}: use one with more cores, if it uses no more"
+    elif by_task and start not in own:
+        text = f"without srun runs once, as rank 0 of {tasks}, and waits for the others; begin it with srun"
     else:
-        text = f"{what} runs on the first of {asked.nodes} nodes only: start it on each, with {of.start}"
-    sure = asked.gpus > 0 and (start in own or start.bare)
-    yield remark("fan-out", start.line, text, refuses=sure, mended=sure)
+        text = f"runs on the first of {asked.nodes} nodes only: start it on each, with {starter}"
+    if tasks > 1:
+        text = f"`{' '.join(start.command.words[:3])[:60]}` {text}"
+        yield remark("fan-out", start.line, text, refuses=sure and asked.gpus > 0)
 
 
 def _reaches(command: Command) -> bool:
@@ -117,7 +102,7 @@ def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
         for port in ports:
             if re.fullmatch(r"[1-9]\d{3,4}", port):
                 text = f"port {port} is fixed, other jobs share the node ({asked.gpus} of {most} GPUs): make it of "
-                yield remark("fixed-port", command.line, text + _scheduler(asked).job_id, mended=True)
+                yield remark("fixed-port", command.line, text + _words(asked)[1])
 
 
 def _downloads(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -141,7 +126,7 @@ def _retired(program: Program, asked: Asked) -> Iterator[Remark]:
     for command in program.body.commands:
         if instead := asked.profile.site.removed_commands.get(command.name):
             text = f"{command.name} is gone from {asked.profile.name}: use {instead}"
-            yield remark("commands", command.line, text, mended=True, key=("removed_commands", command.name))
+            yield remark("commands", command.line, text, key=("removed_commands", command.name))
 
 
 def _arch(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -163,17 +148,17 @@ def _arch(program: Program, asked: Asked) -> Iterator[Remark]:
             right = f"use {needed[0]}" if needed else "leave it out"
             key = ("partitions", others[module], "modules")
             text = f"{module} is not for partition {where}: {right}"
-            yield remark("modules", command.line, text, mended=True, key=key)
+            yield remark("modules", command.line, text, key=key)
             return
     for wanted in needed if first is not None else ():
         command, family = loaded[first or 0]
         kind = wanted.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
         if wanted not in names and not any(name.partition("/")[0].endswith(kind) for name in names[:first]):
             text = f"{family} on {where} needs `module load {wanted}` before it"
-            yield remark("modules", command.line, text, mended=True)
+            yield remark("modules", command.line, text)
         elif wanted in names and names.index(wanted) > (first or 0):
             text = f"{wanted} must be loaded before {family}, line {command.line}"
-            yield remark("modules", loaded[names.index(wanted)][0].line, text, mended=True)
+            yield remark("modules", loaded[names.index(wanted)][0].line, text)
 
 
 def _texts(program: Program) -> Iterator[tuple[int, Word]]:
@@ -199,40 +184,34 @@ def _storage(program: Program, asked: Asked) -> Iterator[Remark]:
                 missing.setdefault(name, line)
     for name, line in missing.items():
         text = f"a path in {name}, which the job does not see: write -l storage={'+'.join([*has, *missing])}"
-        yield remark("storage", line, text, mended=True)
+        yield remark("storage", line, text)
 
 
 def _jobfs(program: Program, asked: Asked) -> Iterator[Remark]:
     """Find a node-local disk that is used and not asked for."""
-    if (
-        not asked.profile.site.ask_jobfs
-        or not asked.partition.jobfs_gb_per_node
-        or "jobfs_gb" in asked.values | asked.lines
-    ):
+    needed = asked.profile.site.ask_jobfs and asked.partition.jobfs_gb_per_node
+    if not needed or "jobfs_gb" in asked.values | asked.lines:
         return
-    for line, word in _texts(program):
-        if name := next((name for name in _LOCAL if name in word.expands), None):
-            text = f"${name} lies on the node's own disk, of which a job gets little unless it asks: write -l jobfs="
-            yield remark("jobfs", line, text, mended=True)
-            return
+    used = [(line, name) for line, word in _texts(program) for name in _LOCAL if name in word.expands]
+    for line, name in used[:1]:
+        text = f"${name} lies on the node's own disk, of which a job gets little unless it asks: write -l jobfs="
+        yield remark("jobfs", line, text)
 
 
 def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
     """Find a start in the background that the script's end kills."""
     commands = program.body.commands
-    last = next((start for start in reversed(program.starts) if "background" in start.command.inside), None)
-    if last is None:
-        return
-    at = next(i for i, command in enumerate(commands) if command is last.command)
-    after = {id(command) for command in commands[at:]}
-    stays = any(
-        command.name in _STAYS and (id(command) in after or command.function or "loop" in command.inside)
-        for command in commands
+    starts = {id(start.command) for start in program.starts}
+    behind = [i for i, one in enumerate(commands) if id(one) in starts and "background" in one.inside]
+    stays = (
+        one.name in _STAYS or (i > behind[-1] and id(one) in starts)
+        for i, one in enumerate(commands)
+        if behind and (i > behind[-1] or one.function or "loop" in one.inside)
     )
-    goes_on = any(id(start.command) in after and "background" not in start.command.inside for start in program.starts)
-    if not stays and not goes_on:
-        text = f"`{' '.join(last.command.words[:3])[:60]} ... &`, and the script ends, which ends the job: add wait"
-        yield remark("wait", last.line, text, mended=True)
+    if behind and not any(stays):
+        last = commands[behind[-1]]
+        text = f"`{' '.join(last.words[:3])[:60]} ... &`, and the script ends, which ends the job: add wait"
+        yield remark("wait", last.line, text)
 
 
 def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -243,17 +222,17 @@ def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
             ranks = whole(per_node)
             if whole(nnodes) not in (None, asked.nodes):
                 text = f"torchrun for {nnodes} nodes, the directives ask for {asked.nodes}"
-                yield remark("trainer", start.line, text, mended=True)
+                yield remark("trainer", start.line, text)
             if ranks and asked.gpus and ranks != asked.gpus:
                 text = f"torchrun starts {ranks} ranks on a node, the directives ask for {asked.gpus} GPUs there"
                 more = ranks > asked.gpus
-                yield remark("trainer", start.line, text, refuses=more, mended=not more)
+                yield remark("trainer", start.line, text, refuses=more)
         for option, value in _pairs(start):
             have, what = (asked.nodes, "nodes") if "node" in option else (asked.gpus, "GPUs on a node")
             count = whole(value)
             if count and have and count != have:
                 # Without Slurm's variables Lightning takes a part of the GPUs that it sees, and the others idle.
-                idle = not _scheduler(asked).tasks and "node" not in option and count < have
+                idle = not _words(asked)[2] and "node" not in option and count < have
                 text = f"{option} {value}: the directives ask for {have} {what}{'; the others idle' if idle else ''}"
                 yield remark("trainer", start.line, text, refuses=not idle)
 
@@ -274,12 +253,12 @@ def _early(program: Program, asked: Asked) -> Iterator[Remark]:
     for command in program.body.commands:
         if command.says or command.inside & {"function", "shell", "ssh", "trap"}:
             continue
-        expanded = {
-            name for word in (*command.words, *(one.value for one in command.settings)) for name in word.expands
-        }
-        if name := next((name for name, matters in several.items() if matters and name in expanded), None):
+        expanded = frozenset[str]().union(
+            *(one.expands for one in command.words), *(one.value.expands for one in command.settings)
+        )
+        for name in [name for name in several if several[name] and name in expanded][:1]:
             text = f"${name} is expanded here, by the batch shell: 0 for every task; write it inside of "
-            yield remark("early-variable", command.line, text + "srun bash -c '...', in single quotes", mended=True)
+            yield remark("early-variable", command.line, text + "srun bash -c '...', in single quotes")
 
 
 def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -290,12 +269,10 @@ def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
         line = asked.size_line or start.line
         if own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
-            yield remark("layout", line, text, mended=True)
-        elif not own and start.python and 1 < per_node < asked.gpus:
-            text = (
-                f"{per_node} tasks on a node for {asked.gpus} GPUs: write --ntasks-per-node={asked.gpus}, one for each"
-            )
             yield remark("layout", line, text)
+        elif not own and start.python and 1 < per_node < asked.gpus:
+            text = f"{per_node} tasks on a node for {asked.gpus} GPUs: write --ntasks-per-node={asked.gpus}"
+            yield remark("layout", line, f"{text}, one for each")
 
 
 def _signal(program: Program, asked: Asked) -> Iterator[Remark]:
@@ -307,109 +284,9 @@ def _signal(program: Program, asked: Asked) -> Iterator[Remark]:
         yield remark("signal", line, text)
 
 
-def _pbsdsh(program: Program, asked: Asked) -> Iterator[Remark]:
-    known, several = not asked.profile.site.any_partition, (asked.cpus or 1) * asked.nodes > 1
-    numbers: dict[int, int] = {}
-    step = asked.partition.cores_per_node if known and asked.nodes > 1 else None
-    wrong = f"pbsdsh -n counts cores, not nodes: let the index go in steps of {step}"
-    for command in program.body.commands:
-        if command.name != "pbsdsh":
-            continue
-        launch = unwrap(command, program.variables, {})
-        options = launch.layers[-1].options if launch.layers else {}
-        index = options.get("n", "")
-        if "u" in options:
-            yield remark("pbsdsh", command.line, "pbsdsh -u is Torque's: use -n INDEX, once for each node", mended=True)
-        elif not options.keys() & {"n", "h", "c"} and several:
-            copies = "a copy on each core" if known else "a copy for each line of the nodefile"
-            # A hostname on each core harms nobody.
-            sure = known and any(command in (start.command, start.command.within) for start in program.starts)
-            text = f"pbsdsh without -n starts {copies}: use -n INDEX, once for each node"
-            yield remark("pbsdsh", command.line, text, refuses=sure, mended=True)
-        elif step and _by_node(index.strip("${}"), command.loop):
-            yield remark("pbsdsh", command.line, f"{wrong}, seq 0 {step} ...", mended=True)
-        elif whole(index) is not None:
-            numbers.setdefault(int(index), command.line)
-        yield from _in_home(program, asked, command, launch)
-    if step and 1 < len(numbers) <= asked.nodes < step and sorted(numbers) == list(range(len(numbers))):
-        right = ", ".join(f"-n {number * step}" for number in sorted(numbers))
-        yield remark("pbsdsh", next(line for number, line in numbers.items() if number), f"{wrong}: {right}")
-
-
-def _by_node(index: str, loop: str) -> bool:
-    """Tell whether a loop counts 0, 1, 2, ... in the variable `index`."""
-    header, name = loop.partition("\n")[0], re.escape(index)
-    counts = rf"for\s+{name}\s+in\s+(0\s+1\b|\{{0\.\.\w+\}}|[$`(]*\s*seq\s+(\d+\s+)?(\$\(\([^)]*\)\)|[^\s()`]+)\s*[)`])"
-    more = rf"\b{name}\+\+|\+\+{name}\b|\b{name}\+=1\b|\b{name}\s*\+\s*1\b"
-    if not index or re.search(counts, header) or re.search(rf"for\s*\(\(.*({name}\+\+|\+\+{name})", header):
-        return bool(index)
-    over_hosts = re.search(rf"for\s+(?!{name}\b)\w+\s+in\b.*(\buniq\b|sort\s+-u)", header)
-    return over_hosts is not None and re.search(more, loop) is not None
-
-
-def _in_home(program: Program, asked: Asked, command: Command, launch: Launch) -> Iterator[Remark]:
-    """Find a relative path that pbsdsh is given: it starts programs in the home folder."""
-    inner = [one for one in program.body.commands if one.within is command]
-    words = (
-        launch.words if not inner else [] if any(map(_moves, inner)) else [w for one in inner for w in one.words[:3]]
-    )
-    if file := _relative(words[:3] if not inner else words):
-        text = f'pbsdsh starts programs in the home folder, where there is no {file}: write "$PBS_O_WORKDIR/{file}"'
-        yield remark("folder", command.line, text.replace("/./", "/"), refuses=not asked.folder, mended=True)
-
-
-def _relative(words: list[Word]) -> str | None:
-    files = (word for word in words if re.match(r"\.\.?/", word) or re.search(r"\.(py|sh)$", word))
-    return next((word for word in files if not word.expands and not word.startswith("/")), None)
-
-
-def _node_count(program: Program, _asked: Asked) -> Iterator[Remark]:
-    text = "the nodefile has a line for each core: count the hosts, sort -u $PBS_NODEFILE | wc -l"
-    counted: dict[str, int] = {}
-    for command in program.body.commands:
-        for name, value in [
-            *((one.name, one.value.raw) for one in command.settings),
-            *(word.raw.partition("=")[::2] for word in command.words),
-        ]:
-            wrong = re.search(r"\bwc\s+-l\b", value) and not re.search(r"\buniq\b|\bsort\s+-u|awk", value)
-            if wrong and "PBS_NODEFILE" in value and _COUNTS.fullmatch(name):
-                yield remark("node-count", command.line, text, mended=True)
-            elif wrong and "PBS_NODEFILE" in value:
-                counted[name] = command.line
-        for before, word in zip(["", *command.words], command.words, strict=False):
-            option = word.partition("=")[0] if "=" in word else before
-            for name in word.expands & counted.keys():
-                if option.startswith("-") and _COUNTS.fullmatch(option.replace("-", "_").replace("__", "--")):
-                    yield remark("node-count", counted.pop(name), text, mended=True)
-                elif command.name == "pbsdsh":
-                    known = counted.pop(name)
-                    yield remark("node-count", known, f"${name}, if it is to be the nodes: {text}", refuses=False)
-
-
-def _ncpus(program: Program, _asked: Asked) -> Iterator[Remark]:
-    for command in program.body.commands:
-        if any(one.name == "NCPUS" for one in assignments(command)):
-            text = "NCPUS is PBS's own variable, the cores of the node: use another name"
-            yield remark("ncpus-variable", command.line, text, refuses=False)
-
-
-def _folder(program: Program, asked: Asked) -> Iterator[Remark]:
-    if asked.folder or any(map(_moves, program.body.commands)):
-        return
-    for start in program.main:
-        if not start.layer("pbsdsh") and (file := _relative(start.words[:4])):
-            text = f'PBS starts jobs in the home folder, where there is no {file}: add cd "$PBS_O_WORKDIR"'
-            yield remark("folder", start.line, text, mended=True)
-            return
-
-
-def _moves(command: Command) -> bool:
-    return command.name in ("cd", "pushd")
-
-
 _Check = Callable[[Program, Asked], Iterator[Remark]]
 _EVERYWHERE: tuple[_Check, ...] = (*(_fan_out, _ports, _downloads, _retired, _arch, _storage, _jobfs, _wait, _devices),)
 _BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {
     "slurm": (_early, _layout, _signal),
-    "pbs": (_pbsdsh, _node_count, _ncpus, _folder),
+    "pbs": PBS_CHECKS,
 }

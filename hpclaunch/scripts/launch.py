@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import dropwhile
 
 from msgspec import Struct
 
@@ -29,6 +30,15 @@ _SETS = ("export", "declare", "readonly", "typeset", "local")
 _READS = ("for", "read", "mapfile", "readarray", "getopts", "unset")
 _ASIDE_MODULES = ("pip", "venv", "json.tool", "ensurepip", "ipykernel", "site")
 _WHOLE = re.compile(r'"?\$(?:(\w+)|\{(\w+)(\[[@*]\])?\})"?')
+_PYTHON_FLAGS = ("-u", "-E", "-s", "-B")
+_SAME = dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun"), "mpirun")
+_TRAINERS = ("torchrun", "accelerate", "deepspeed")
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+}
+_VERBS = {"accelerate": "launch", "conda": "run", "mamba": "run", "micromamba": "run"}
 _MOST = 20  # programs that start each other
 _DEEPEST, _MOST_WORDS = 3, 300  # variables in variables, and what they may come to
 
@@ -111,7 +121,7 @@ def _aside(words: list[Word], aside: set[str]) -> bool:
     """Tell whether a command is none that a job is for: it looks, prepares, or is one line of python."""
     if not is_python(words[0]):
         return words[0].name in aside
-    rest = [word for word in words[1:] if word not in ("-u", "-s", "-E", "-B")]
+    rest = [word for word in words[1:] if word not in _PYTHON_FLAGS]
     module = rest[1] if rest[:1] == ["-m"] and len(rest) > 1 else ""
     return not rest or rest[0] in ("--version", "-V", "-c", "-") or module in _ASIDE_MODULES
 
@@ -176,47 +186,63 @@ def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str])
     if command.within:
         launch.layers += unwrap(command.within, variables, own).layers
     for _ in range(_MOST):
-        if not launch.words:
-            break
-        head, rest = launch.words[0].name, launch.words[1:]
-        if head == "ssh":
-            _options(launch, Layer("ssh"), rest, lambda word: int(word in ("-o", "-p", "-i", "-l")))
-            break
+        head, rest = _head(launch.words)
         if stands_for := own.get(head):
             launch.words = [*(Word(word) for word in stands_for.split()), *rest]
         elif head in PASS:
-            launch.words = _behind(rest, PASS[head], ("-a", "-k", "-n", "-s", "-u"))
-        elif head in ("conda", "mamba", "micromamba") and rest[:1] == ["run"]:
-            launch.words = _behind(rest[1:], 0, ("-n", "--name", "-p", "--prefix"))
-        elif head in _ARITY:
-            launch.words = _options(launch, Layer(_SAME.get(head, head)), rest, _ARITY[head])
-        elif not _trainer(launch, head, rest):
+            launch.words = _behind(rest, *PASS[head])
+        elif head in _TAKES:
+            launch.layers.append(layer := Layer(_SAME.get(head, head)))
+            launch.words = _options(layer, rest, _TAKES[head])
+            if head in _TRAINERS:
+                launch.words = _python(layer, launch.words)
+            elif head == "ssh":
+                launch.words = launch.words[1:]  # the host
+        else:
             break
     return launch
 
 
-def _behind(words: list[Word], count: int, values: tuple[str, ...]) -> list[Word]:
+def _head(words: list[Word]) -> tuple[str, list[Word]]:
+    """Return a program's name and its arguments; `python -m torch.distributed.run` is torchrun."""
+    head, rest = words[0].name if words else "", words[1:]
+    if is_python(head):
+        options = list(dropwhile(_PYTHON_FLAGS.__contains__, rest))
+        module = options[1] if options[:1] == ["-m"] and len(options) > 1 else ""
+        return (_MODULES[module], options[2:]) if module in _MODULES else (head, rest)
+    if head in _VERBS:
+        return (head, rest[1:]) if rest[:1] == [_VERBS[head]] else ("", rest)
+    return ("", rest) if head == "ssh" and len(rest) < 2 else (head, rest)
+
+
+def _python(layer: Layer, words: list[Word]) -> list[Word]:
+    """Return the program that torchrun and its like start, with the python that they put before it."""
+    if layer.options.keys() & {"m", "module"}:
+        return [Word("python"), Word("-m"), *words]
+    return [Word("python"), *words] if words and not is_python(words[0]) and "no-python" not in layer.options else words
+
+
+def _behind(words: list[Word], count: int, values: str) -> list[Word]:
     """Return what stands behind the options, NAME=VALUE and `count` further words."""
     at = 0
     while at < len(words) and (words[at].startswith("-") or re.match(r"\w+=", words[at])):
-        at += 2 if words[at] in values else 1
+        at += 2 if words[at] in values.split() else 1
     return words[at + count :]
 
 
-def _options(launch: Launch, layer: Layer, words: list[Word], arity: Callable[[str], int]) -> list[Word]:
-    """Take the options at the beginning of `words` as those of a further layer, and return the rest."""
-    launch.layers.append(layer)
+def _options(layer: Layer, words: list[Word], takes: Callable[[str], int]) -> list[Word]:
+    """Move the options at the beginning of `words` into the layer, and return the rest."""
     at = 0
     while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
-        name, equals, value = words[at].partition("=")
-        takes = 0 if equals else arity(words[at])
         if words[at] == "--":
             return words[at + 1 :]
-        values = [value] if equals else words[at + 1 : at + 1 + takes]
+        name, equals, value = words[at].partition("=")
+        count = 0 if equals else takes(words[at])
+        values = [value] if equals else words[at + 1 : at + 1 + count]
         if layer.kind == "srun" and words[at][1] != "-":  # -n 8 and -n8
             name, values = SLURM_SHORT.get(words[at][1], words[at][1]), values or [words[at][2:]]
         layer.options[name.lstrip("-").replace("_", "-")] = " ".join(values)
-        at += 1 + takes
+        at += 1 + count
     return words[at:]
 
 
@@ -228,42 +254,19 @@ def _srun(word: str) -> int:
     return int(SLURM_TAKES.get(SLURM_SHORT.get(word[1], ""), "=" if word[1] in "rTCW" else "") == "=")
 
 
-def _trainer(launch: Launch, head: str, rest: list[Word]) -> bool:
-    """Take torchrun, accelerate or deepspeed, also as `python -m`, off the launch; tell whether it was one."""
-    flags = 0
-    if is_python(head):
-        flags = next((i for i, word in enumerate(rest) if word not in ("-u", "-E", "-s", "-B")), 0)
-        module = rest[flags + 1] if rest[flags : flags + 1] == ["-m"] and len(rest) > flags + 1 else ""
-        head, rest = _MODULES.get(module, ""), rest[flags + 2 :]
-    elif head == "accelerate":
-        head, rest = ("accelerate" if rest[:1] == ["launch"] else ""), rest[1:]
-    if head not in _TAKES:
-        return False
-    layer = Layer(head)
-    inner = _options(launch, layer, rest, lambda word: int(_TAKES[head](word.lstrip("-").replace("_", "-"))))
-    if layer.options.keys() & {"m", "module"}:
-        inner = [Word("python"), Word("-m"), *inner]
-    elif inner and "no-python" not in layer.options and not is_python(inner[0]):
-        inner = [Word("python"), *inner]
-    launch.words = inner
-    return True
+def _long(word: str) -> str:
+    return word.lstrip("-").replace("_", "-")
 
 
-_SAME = dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun"), "mpirun")
-_ARITY: dict[str, Callable[[str], int]] = {
+# How many words behind an option are its values, for what starts other programs.
+_TAKES: dict[str, Callable[[str], int]] = {
     **dict.fromkeys(("mpirun", *_SAME), lambda word: 2 if word in MPI_TWO else int(word in MPI_ONE)),
     "srun": _srun,
     "pbsdsh": lambda word: int(word in ("-n", "-c", "-h")),
-}
-_MODULES = {
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torchrun",
-    "accelerate.commands.launch": "accelerate",
-}
-_TAKES: dict[str, Callable[[str], bool]] = {
-    "torchrun": lambda name: name not in TORCHRUN_FLAGS,
-    "accelerate": lambda name: name not in ACCELERATE_FLAGS,
-    "deepspeed": lambda name: name in DEEPSPEED_VALUES,
+    "ssh": lambda word: int(word in ("-o", "-p", "-i", "-l")),
+    "torchrun": lambda word: int(_long(word) not in TORCHRUN_FLAGS),
+    "accelerate": lambda word: int(_long(word) not in ACCELERATE_FLAGS),
+    "deepspeed": lambda word: int(_long(word) in DEEPSPEED_VALUES),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
@@ -12,6 +11,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
+
+from hpclaunch.scripts.quotes import patterns, unclosed, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -36,12 +37,9 @@ _EDITS = {"sed", "awk", "grep", "perl"}
 _NAMED = {"declaration_command", "unset_command", "for_statement"}  # their first word is no word to the library
 _DEEPEST = 5  # shells started by shells
 _LONGEST_LOOP = 5000
-_CLOSES = {"if": "fi", "do": "done", "case": "esac", "{": "}", "${": "}", "(": ")", "$(": ")"}
-_QUOTES = re.compile(
-    r"""\\.|\$'(?:\\.|[^'\\])*'|'[^']*'|"(?:\\.|[^"\\])*"|(?<![^\s;&|()])\#[^\n]*|[^\\'"#$]+|[$\#\\]|(?P<open>['"])""",
-    re.DOTALL,
-)
-_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([A-Za-z_][\w.-]*)\2")
+# tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
+_JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
+_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([\w=.!+%@-]+)\2")
 
 
 class Word(str):
@@ -133,7 +131,7 @@ def read(text: str) -> Script:
     script = Script([one for one in reader.commands if not one.function or one.function in called], heredocs)
     script.quiet = heredocs.union(*(range(one.line, one.last_line + 1) for one in reader.commands if _is_text(one)))
     if reader.unread:
-        script.error, script.unread = _unclosed(text, heredocs, reader.leaves), reader.unread
+        script.error, script.unread = unclosed(text, heredocs, reader.leaves), reader.unread
     return script
 
 
@@ -174,7 +172,8 @@ class _Reader:
     """One pass over a text that begins at `line`, and over the texts for other shells in it."""
 
     def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
-        self.source, self.line, self.depth = text.encode(errors="replace"), line, depth
+        self.source = _JOINED.sub(r"${\1}", text).encode(errors="replace")
+        self.line, self.depth = line, depth
         self.root = _parser().parse(self.source).root_node
         self.commands: list[Command] = []
         self.leaves: list[tuple[str, int]] = []
@@ -259,41 +258,16 @@ class _Reader:
         for part in found:
             raw = self._text(part)
             start = part.start_byte + len(raw) - len(raw.lstrip())  # a blank before it is counted in
-            before, bare, double = _unquoted(self.source[at:start].decode(errors="replace"), double)
+            before, bare, double = unquoted(self.source[at:start].decode(errors="replace"), double)
             named = re.match(r"\$\{?[!#]?(\w+)", raw.lstrip())
-            expands |= {named[1] if named else "$(", *_patterns(bare)}
+            expands |= {named[1] if named else "$(", *patterns(bare)}
             text, at = text + before + raw.lstrip(), part.end_byte
-        rest, bare, _ = _unquoted(self.source[at : node.end_byte].decode(errors="replace"), double)
-        return Word(text + rest, self._text(node), expands | _patterns(bare), self._line(node))
+        rest, bare, _ = unquoted(self.source[at : node.end_byte].decode(errors="replace"), double)
+        return Word(text + rest, self._text(node), expands | patterns(bare), self._line(node))
 
 
 def _with(context: Command, name: str) -> Command:
     return structs.replace(context, inside=context.inside | {name})
-
-
-def _unquoted(text: str, double: bool) -> tuple[str, str, bool]:
-    """Return a text without its quotes, what of it stands in none, and whether it ends inside of a double one."""
-    out, bare, at = "", "", 0
-    while at < len(text):
-        letter, after = text[at], text[at + 1 : at + 2]
-        end = at + 1
-        if letter == "\\" and after and not (double and after not in '$`"\\\n'):
-            out, end = out + after.replace("\n", ""), at + 2
-        elif letter == '"':
-            double = not double
-        elif letter == "'" and not double:
-            end = text.find("'", at + 1) + 1 or len(text)
-            out += text[at + 1 : end - 1]
-        elif letter != "$" or double or after not in ("'", '"'):
-            out, bare = out + letter, bare if double else bare + letter
-        at = end
-    return out, bare, double
-
-
-def _patterns(bare: str) -> set[str]:
-    """Return what the shell expands in a text without quotes and variables: `*` for patterns, `~`."""
-    found = {"~"} if bare.startswith("~") else set()
-    return found | ({"*"} if re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare) else set())
 
 
 def _inner(command: Command) -> Word | None:
@@ -313,23 +287,3 @@ def _inner(command: Command) -> Word | None:
         if re.fullmatch(r"-[a-z]*c", flag):
             return after
     return Word(command.heredocs[0], line=command.line + 1) if command.heredocs else None
-
-
-def _unclosed(text: str, heredocs: set[int], leaves: list[tuple[str, int]]) -> tuple[int, str] | None:
-    """Return where a quote or a block begins that is never closed, if both the parser and a plain count say so."""
-    text = "\n".join("" if number in heredocs else line for number, line in enumerate(text.split("\n"), 1))
-    for found in _QUOTES.finditer(text):
-        if found["open"]:
-            return text.count("\n", 0, found.start()) + 1, f"a {found[0]} that is never closed"
-    opened: list[tuple[str, int]] = []
-    for kind, line in leaves:
-        if kind in _CLOSES:
-            opened.append((kind, line))
-        elif last := next((one for one in reversed(opened) if _CLOSES[one[0]] == kind), None):
-            opened.remove(last)
-    counts = Counter(_CLOSES.get(kind) for kind, _ in leaves)
-    for kind, line in reversed(opened):
-        close = re.escape(_CLOSES[kind])
-        if counts[_CLOSES[kind]] > len(re.findall(rf"\b{close}\b" if close.isalpha() else close, text)):
-            return line, f"`{kind}` that is never closed"
-    return None

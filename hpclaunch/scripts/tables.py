@@ -85,8 +85,12 @@ ASIDE = words(
     which whoami zip
     """
 )
-# Programs that start what stands behind them, and how many words of their own come first.
-PASS = {**dict.fromkeys(words("builtin command env exec nice nohup numactl stdbuf time unbuffer"), 0), "timeout": 1}
+# Programs that start what stands behind them: how many words of their own come first, and options with a value.
+PASS = {
+    **dict.fromkeys(words("builtin command env exec nice nohup numactl stdbuf time unbuffer"), (0, "-a -n -u")),
+    **dict.fromkeys(words("conda mamba micromamba"), (0, "-n --name -p --prefix")),
+    "timeout": (1, "-k -s"),
+}
 
 
 _DIRECTIVES = {

@@ -15,6 +15,7 @@ from standin.pbs.settings import Queue
 
 from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
+from hpclaunch.doctor.result import Result
 
 LOCAL = ("doctor", "--site", "local")
 
@@ -284,7 +285,7 @@ def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
     """A probe that fails, or hangs on a dead file system, costs its own line only, and not for ever."""
 
     def fails(_):
-        yield doctor.Result("odd", "ok", "so far")
+        yield Result("odd", "ok", "so far")
         raise ValueError("a b\nc")
 
     def hangs(_):

@@ -12,105 +12,59 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --hint=nomultithread
 
-# shellcheck disable=SC2329 # the fan-out calls the functions
-# Run folder, below the one the job was submitted from: a log for each rank, a note of the first failure.
-job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
-mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit}
-# Where a person submitted the job, `hpclaunch status`, `logs` and `why` learn from this file what it is.
-(set -o noclobber && printf '{"id": "%s", "submitted": %s, "folder": "", %s\n' "$job_id" "$(date +%s)" \
-    '"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "v100", "poll": 2, "scheduler": "slurm", "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/run.json") 2>/dev/null
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "v100", "poll": 2, "scheduler": "slurm",
+    "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'launched=1; exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
-}
-
-# How the job ended, which the scheduler may forget, and which line of the environment ended it, if one did.
-record() {
-    local code=$?
-    ((BASHPID == $$)) || kill -KILL "$BASHPID" # bash runs this also in a child that a signal ends right after its fork
-    if [[ $stage == environment ]]; then
-        echo "hpclaunch: the environment ended the job with exit code $code, at: $BASH_COMMAND"
-        fail "$code" - "the environment, at: $BASH_COMMAND"
-    fi
-    [[ -n ${ended-} ]] || echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
-    return "$code"
-}
-stage=environment
-trap record EXIT
-trap 'ended=1; exit 143' TERM # else that would be the code of the command before
-
-# What the environment sets and traps in this shell lasts until the launch, and a trap on EXIT to the end of the job.
-ours=$(set +o; shopt -p; trap -p; declare -f fail record)
-
-# Environment.
-# A job submitted from a non-login shell lacks the module command.
-# shellcheck source=/dev/null
-command -v module >/dev/null || source /etc/profile
+# ---------- Your job ----------
+command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
 module purge
-module load pytorch-gpu/py3/2.8.0 || exit 1
+module load pytorch-gpu/py3/2.8.0 || { at='module load pytorch-gpu/py3/2.8.0'; exit 1; }
 export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# The launch, the same for every job of this kind.
-theirs=() && eval "theirs=($(trap -p EXIT))" # trap -- COMMAND EXIT
-trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
-eval "$ours"
-trap 'record; [[ ${theirs[2]} == record ]] || eval "${theirs[2]}"' EXIT
-stage=launch ended=""
-IFS=$' \t\n'
-
-# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n' ended=""
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
-take_port() { # PORT; the lock lasts as long as this script and what it starts
-    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
-    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
-    flock -n "$lock" || (($? != 1)) # 1: another has it
-}
-until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4
 
-# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
-    trap : INT TERM USR1 USR2
-    set +eu # which the file of a BASH_ENV may set
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") # a program, never one of this shell's own words
-    local code=$?
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
-    return "$code"
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
 }
 
-# Rank 0 speaks here too. The loop and the last look share the open files, and so where they have read to.
-first=$HPCLAUNCH_RUN_DIR/rank-0
-exec {out}<>"$first.log" {err}<>"$first.err"
-# NFS sees what another node wrote when it opens a file.
-show() { : <"$first.log" && cat <&"$out" && : <"$first.err" && cat <&"$err"; }
-show >/dev/null # what is there is of an earlier start
-(trap exit TERM; while kill -0 $$; do show; sleep 1 &>/dev/null & wait $!; done) 2>/dev/null &
-follower=$!
-
-# Fan-out: srun carries environment and functions to every node, and ends all when one fails. It is told every size, since
-# what the allocation has in SLURM_NTASKS and the like would win.
+launched=1; trap 'ended=1' TERM
+# srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
 export -f fail run_rank
 srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=10 \
-    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}"
-code=$?
-{ kill "$follower" && wait "$follower"; } 2>/dev/null
-show
-ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" & job=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$job" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"; code=$?
+wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
 
 # The first failure gives the job its exit code.
-if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
-    echo "hpclaunch: first failure: $who, exit code $code"
-    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
-        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
-    done
-fi
-exit "${code:-1}"
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+exit "$code"

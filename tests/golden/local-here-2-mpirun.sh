@@ -3,98 +3,85 @@
 # Made by hpclaunch 0.1.0 from site profile local; the same again:
 #   hpclaunch render --site local --nodes 2 --partition here --tasks-per-node 2 --launcher mpirun -- python train.py --epochs 3
 
-# shellcheck disable=SC2329 # the fan-out calls the functions
-# Run folder: a log for each rank, a note of the first failure. `hpclaunch run` gives the run its name.
-job_id=${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+# `hpclaunch run` gives the run its name.
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
 unset HPCLAUNCH_JOB_ID
-export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
-mkdir -p "$HPCLAUNCH_RUN_DIR" || exit 1
-rm -f "$HPCLAUNCH_RUN_DIR"/failed
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
-# The first failure is the job's; what fails after it is its consequence.
-fail() { # EXIT_CODE LOG WHO
-    (set -o noclobber && echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null
-}
-
-# What the environment sets and traps in this shell lasts until the launch, and a trap on EXIT to the end of the job.
-ours=$(set +o; shopt -p; trap -p; declare -f fail)
-
-# Environment.
+# ---------- Your job ----------
 export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
-# The launch, the same for every job of this kind.
-trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2
-eval "$ours"
-IFS=$' \t\n'
-
-# Rendezvous: the head node, at a port of this job's own, where nothing listens and which no other script of mine holds.
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n'
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own.
 MASTER_ADDR=127.0.0.1
 MASTER_PORT=$((20000 + $$ % 10000))
-take_port() { # PORT; the lock lasts as long as this script and what it starts
-    (: <"/dev/tcp/127.0.0.1/$1" || : <"/dev/tcp/$MASTER_ADDR/$1") 2>/dev/null && return 1
-    { exec {lock}>>"/tmp/hpclaunch-$UID-$1.port"; } 2>/dev/null || return 0
-    flock -n "$lock" || (($? != 1)) # 1: another has it
-}
-until take_port "$MASTER_PORT"; do MASTER_PORT=$((MASTER_PORT + 1)); done
+# The next one where something listens, or where another script of mine has the lock, which lasts as long as its job.
+while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null ||
+    { { exec {lock}>>"/tmp/hpclaunch-$UID-$MASTER_PORT.port"; } 2>/dev/null && flock -n "$lock"; (($? == 1)); }; do
+    MASTER_PORT=$((MASTER_PORT + 1))
+done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
 
-# What carries MARK in its environment ends with the shells that have $guard open, even if these are killed: the guard has
-# a session of its own, and reads until the other end of its pipe is gone.
-start_guard() { # MARK
-    local sweep="grep -lszxF ${1@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
-    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
-}
-
-# One rank: its place in the world, its log, its exit code. Signals are for the command to handle.
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
     export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
-    trap : INT TERM USR1 USR2
-    set +eu # which the file of a BASH_ENV may set
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    local mark=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
-    start_guard "HPCLAUNCH_NODE=$mark"
-    export HPCLAUNCH_NODE=$mark
-    (exec "$@" {guard}>&-) # a program, never one of this shell's own words
-    local code=$?
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
-    return "$code"
+    # What carries the mark ends with this shell: the guard reads until the other end of its pipe is gone.
+    local mark=HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
+    local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    export "${mark?}"
+    (exec "$@" {guard}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
 }
 
-# What a rank writes is shown here too, behind its number.
-show() { # LOG NAME PID: as long as that process lives
-    local log=$HPCLAUNCH_RUN_DIR/$1
-    tail -q -n +1 -F -s 0.2 --pid="$3" "$log.log" "$log.err" 2>/dev/null | sed -u "s/^/[$2] /"
-}
+launched=1
+# mpirun carries no environment to some kinds of node: what a rank needs is in a file, its owner's only, as there may be
+# keys in it.
+(
+    umask 077
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES # each host has its own
+    {
+        export -p
+        declare -f fail run_rank
+        echo 'run_rank "$@"'
+    } >"$HPCLAUNCH_RUN_DIR/rank.sh"
+) || exit 1
 
-# What the ranks need, in a file: mpirun carries no environment to some kinds of node.
-(umask 077 && : >"$HPCLAUNCH_RUN_DIR/rank.sh") || exit 1 # there may be keys in it
-{
-    # Not what belongs to the head node alone.
-    (unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES && export -p)
-    declare -f fail start_guard run_rank
-    echo 'run_rank "$@"'
-} >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1
-
-# Fan-out: mpirun starts the ranks and ends them all when one fails. It would bind each of two ranks to a single core.
+# mpirun starts the ranks and ends them all when one fails. It would bind each of two ranks to a single core.
 mpirun -n 4 --bind-to none --oversubscribe \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &
 job=$!
 trap 'fail 130 - "the run, interrupted"; kill -TERM "$job"' INT
 trap 'fail 143 - "the run, terminated"; kill -TERM "$job"' TERM HUP QUIT
-for ((number = 0; number < WORLD_SIZE; number++)); do show "rank-$number" "$number" "$job" & done
+# What a rank writes is shown here too, behind its number.
+follow() { # LOG NAME PID: as long as that process lives
+    local log=$HPCLAUNCH_RUN_DIR/$1
+    tail -q -n +1 -F -s 0.2 --pid="$3" "$log.log" "$log.err" 2>/dev/null | sed -u "s/^/[$2] /"
+}
+readers=()
+
+for ((number = 0; number < WORLD_SIZE; number++)); do
+    follow "rank-$number" "$number" "$job" &
+    readers+=($!)
+done
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
-wait "$job"
-code=$?
+wait "$job"; code=$?
+wait "${readers[@]}"
 
 # The first failure gives the job its exit code.
-if [[ -e $HPCLAUNCH_RUN_DIR/failed ]]; then
-    IFS=' ' read -r code log who <"$HPCLAUNCH_RUN_DIR/failed"
-    echo "hpclaunch: first failure: $who, exit code $code"
-    for end in "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; do
-        [[ -s $end ]] && echo "The end of $end:" && tail -n 20 "$end"
-    done
-fi
-exit "${code:-1}"
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+exit "$code"

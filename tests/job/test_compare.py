@@ -86,7 +86,7 @@ def test_gpus_choose_the_nodes_of_each_place(cli, gpus, sizes):
     for name, size in sizes.items():
         if size is None:
             assert places[name]["refusals"] == [
-                "gpus: 12 are no whole nodes of partition a100, 8 GPUs each; use --gpus 8 or 16"
+                "gpus: 12 GPUs do not fill nodes of partition a100, 8 GPUs each; use --gpus 8 or 16"
             ]
             continue
         assert (places[name]["nodes"], places[name]["gpus"]) == size
@@ -106,7 +106,7 @@ def test_gpus_and_ranks_go_together(cli):
     [
         (("-p", "gadi:normal"), "gpus: a node of partition normal has none"),
         (("-s", "local"), "gpus: a node of partition here has none"),
-        (("-s", "pbs", "-p", "x"), "gpus: how many a node of partition x has is not known"),
+        (("-s", "pbs", "-p", "x"), "gpus: the GPUs of a node of partition x are not known"),
     ],
 )
 def test_gpus_that_no_node_has(cli, words, said):

@@ -277,6 +277,17 @@ def test_own_template_is_named(lines, work):
     assert second["origins"][0]["where"].startswith("gadi.sh.j2:")
 
 
+def test_template_that_calls_the_plan(lines, work):
+    """What a template calls, or asks whether it is there, has no origin; a number that is 0 has one."""
+    (work / "own.sh.j2").write_text(
+        '{% extends "builtin/gadi.sh.j2" %}{% block resources %}{{ super() }}\n'
+        '# {{ plan.site.find_partition("normal")[0] }} {{ plan.site.nothing is defined }} {{ plan.gpus_per_node }}\n'
+        "{% endblock %}"
+    )
+    said = lines("-s", "gadi", "-p", "normal", "--gpus-per-node", "0", "--template", "./own.sh.j2", "--", "true")
+    assert origins(said, "# normal False 0") == [("option", "--gpus-per-node", "gpus_per_node")]
+
+
 def test_template_that_works_on_its_own_output(cli, lines, work):
     """Where a template's text cannot be followed, the script is right all the same and the template is named."""
     Path("odd.sh.j2").write_text(

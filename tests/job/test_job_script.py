@@ -48,7 +48,7 @@ def test_a_job_submitted_by_hand_can_be_asked_about(work, monkeypatch):
     Path("job.sh").write_text(call("render", "--quiet", *words))
     job = subprocess.run(["qsub", "job.sh"], check=True, capture_output=True, text=True).stdout.strip()
     run_folder = folder / "hpclaunch-runs" / job
-    wait_until((run_folder / "run.json").exists)
+    wait_until((run_folder / "about.json").exists)
     call("wait", run_folder, code=7)
     assert (state(str(run_folder))["id"], state(str(run_folder))["word"]) == (job, "FAILED")
     assert call("logs", run_folder) == "[0] no data\n"
@@ -100,7 +100,8 @@ def test_a_failing_line_of_the_environment_ends_the_job_and_is_named(work):
 
 def test_only_the_script_itself_records_the_jobs_end():
     """A child in which bash runs the trap on EXIT, as it does if a signal comes at once, leaves no exit code."""
-    submit(*GADI, "--setup", '(record); ls "$HPCLAUNCH_RUN_DIR" >seen', "--wait", "--", "true")
+    child = '(eval "$(trap -p EXIT)"; exit 3)'
+    submit(*GADI, "--setup", f'{child}; ls "$HPCLAUNCH_RUN_DIR" >seen', "--wait", "--", "true")
     assert not {"exit", "failed"} & set(Path("seen").read_text().split())
 
 
@@ -199,3 +200,16 @@ def test_mpirun_leaves_no_process(work, tmp_path, killed):
     said = process.communicate(timeout=60)[0]
     assert process.returncode == (137 if killed else 7), said
     wait_until(lambda: processes_with(str(work / "hpclaunch-runs")) == [], 5)
+
+
+def test_teardown_runs_when_the_job_is_deleted_or_its_environment_fails(work):
+    """On qdel the ranks end first, then the lines of --teardown run, once; they run after a failing --setup too."""
+    lines = ("--teardown", "ls up-* >>saved; echo bye >>saved")
+    command = ("bash", "-c", "touch up-$RANK; trap 'sleep 1; rm up-$RANK; exit' TERM; while :; do sleep 0.1; done")
+    job = submit(*GADI, "--nodes", "2", "--tasks-per-node", "1", *lines, "--", *command)
+    wait_until(lambda: len([*work.glob("up-*")]) == 2)
+    call("cancel", job)
+    wait_until((work / "saved").exists)
+    wait_until(lambda: (work / "saved").read_text() == "bye\n", 5)
+    submit(*GADI, *lines, "--setup", "rm saved; exit 4", "--wait", "--", "true", code=4)
+    assert (work / "saved").read_text() == "bye\n"

@@ -48,8 +48,8 @@ YAML = {
         + "".join(f"  p{i}: {{max_core: 1}}\n" for i in range(4_000)),
         ":5: partitions.p0.max_core: unknown key (did you mean max_cores?)",
     ),
-    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "(a+)+, may take for ever"),
-    "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take for ever"),
+    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "(a+)+, may take forever"),
+    "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take forever"),
     "repeats": (BASE + "refused_directives: [{pattern: '.*a.*a.*a.*a', why: x}]\n", "more than 3 repeats"),
     "escape": ('title: "\\e[2Jx"\nscheduler: "\\e]0;hi\\a"\n"\\e[31mkey": 1\n', ":3: \\x1b[31mkey: unknown key"),
     "direction": (BASE + 'docs: "a\\u202eb"\n', ":3: docs: expected one line of text"),
@@ -139,5 +139,5 @@ def test_a_stranger_in_the_registry_is_named_and_left_aside(work, tmp_path, monk
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0
     assert job in done.stdout
-    assert done.stderr.count(": no run's file, left aside\n") == 8
+    assert done.stderr.count(": not a run's file, skipped\n") == 8
     assert "\x1b" not in done.stderr

@@ -1,4 +1,4 @@
-"""`hpclaunch run --site`: the very script that a cluster would get, run here on stand-ins for what is only there."""
+"""`hpclaunch run --site`: the script that a cluster would get, run here with stand-ins for what only a cluster has."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_an_interrupted_rehearsal_leaves_nothing(site, number, work):
 )
 def test_the_walltime_ends_the_job(site, code, words, work):
     """Past its walltime a job gets TERM, and the rehearsal says why it ended."""
-    told = "trap 'touch told; exit 5' TERM; while :; do sleep 0.2; done"
+    command = "trap 'touch warned; exit 5' TERM; while :; do sleep 0.2; done"
     process = start(
         "run",
         "--site",
@@ -139,10 +139,10 @@ def test_the_walltime_ends_the_job(site, code, words, work):
         "--",
         "bash",
         "-c",
-        told,
+        command,
     )
     stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, (work / "told").exists()) == (code, True)
+    assert (process.returncode, (work / "warned").exists()) == (code, True)
     assert words in stdout + stderr
     assert processes_with(str(work / "hpclaunch-runs")) == []
 
@@ -170,7 +170,7 @@ def test_what_a_task_of_pbs_does_not_get(work):
 
 def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
     """A scheduler without a stand-in is named, instead of being rehearsed as another."""
-    monkeypatch.setattr(rehearsal, "SCHEDULERS", {})
+    monkeypatch.setattr(rehearsal, "REHEARSALS", {})
     plan = make_plan(search.load("gadi"), Request(site="gadi", command=["true"]))
     with pytest.raises(HpclaunchError, match="no rehearsal for scheduler pbs"):
         rehearsal.rehearse(plan, "")
@@ -179,7 +179,7 @@ def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("site", "launcher"), [("gadi", "torchrun"), ("jean-zay", "tasks")])
 def test_it_goes_on_past_the_walltime(site, launcher, work):
-    """A command of more than two walltimes is told, saves, and goes on, no step lost or done twice."""
+    """A command of more than two walltimes is warned, saves, and goes on, no step lost or done twice."""
     (work / "count.py").write_text(COUNT.replace("LIMIT", "34"))
     words = ("-t", "00:00:30", "--warn-before", "15s", "--max-attempts", "12", "--launcher", launcher)
     folder = rehearse(site, *words, "--", "python", "count.py", seconds=400)

@@ -93,7 +93,8 @@ def test_interrupting_a_launch_in_a_pbs_job_ends_it_on_every_node(qsub, work):
     (work / "own.sh").write_text(
         "#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=96\n#PBS -l mem=8GB\n#PBS -l walltime=00:05:00\n#PBS -l wd\n"
         f"export PYTHONPATH={os.environ.get('PYTHONPATH', '')}\nset -m\n{launch} &\n"
-        "while [ ! -e hpclaunch-runs/*/node-1.beat ]; do sleep 0.2; done\nkill -INT -- -$!\nwait $!\necho $? >code\n"
+        "while [ ! -e hpclaunch-runs/*/node-1.heartbeat.[1-9]* ]; do sleep 0.2; done\nkill -INT -- -$!\n"
+        "wait $!\necho $? >code\n"
         "sleep 600\n"
     )
     subprocess.run(["qsub", "own.sh"], check=True, stdout=subprocess.DEVNULL)

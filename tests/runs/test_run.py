@@ -229,13 +229,13 @@ def test_busy_port_is_passed_over(work, cli):
         "with socket.socket() as s:\n"
         "    s.bind(('', 23456)); s.listen(); print('listening', flush=True); time.sleep(60)\n"
     )
-    listener = subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE)
-    try:
+    with subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE) as listener:
         assert listener.stdout
         listener.stdout.readline()
-        subprocess.run(["bash", "job.sh"], check=True, capture_output=True)
-    finally:
-        listener.kill()
+        try:
+            subprocess.run(["bash", "job.sh"], check=True, capture_output=True)
+        finally:
+            listener.kill()
     assert json.loads((run_folder(work) / "rank-0.log").read_text())["MASTER_PORT"] == "23457"
 
 
@@ -274,3 +274,27 @@ def test_unwritable_folder_is_one_message(work):
     assert "hpclaunch-runs/local-" in result.stderr
     assert "cannot be written" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("sleep 60", 143)])
+def test_teardown_runs_once_at_every_end(work, command, code):
+    """Lines of --teardown run once after the ranks, also after TERM, where --setup left off, and keep the exit code."""
+    (work / "sub").mkdir()
+    lines = ("--setup", "cd sub", "--teardown", "echo bye >>log", "--teardown", "false; exit 9")
+    process = start("run", "--tasks-per-node", 2, *lines, "--", "bash", "-c", f"touch up-$RANK; {command}")
+    wait_until(lambda: len([*work.glob("sub/up-*")]) == 2)
+    if code == 143:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == code
+    assert (work / "sub" / "log").read_text() == "bye\n"
+
+
+def test_logs_of_many_ranks_lie_in_a_folder_for_each_node(work, cli, monkeypatch):
+    """Above 512 ranks a log is node-K/rank-N.log; empty ones are gone at the end, and `logs` finds the others."""
+    monkeypatch.setattr("hpclaunch.job.plan.MOST_LOGS", 3)
+    words = ("--nodes", "2", "--tasks-per-node", "2", "--", "bash", "-c", "[ $RANK = 2 ] || echo hi $RANK")
+    (work / "job.sh").write_text(cli("render", "--site", "local", *words).stdout)
+    shown = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, check=True).stdout
+    assert {f"[{rank}] hi {rank}" for rank in (0, 1, 3)} < set(shown.splitlines())
+    found = {str(path.relative_to(run_folder(work))) for path in run_folder(work).glob("*/*")}
+    assert found == {"node-0/rank-0.log", "node-0/rank-1.log", "node-1/rank-3.log"}

@@ -103,6 +103,7 @@ def test_a_job_of_another_machine_is_not_taken_for_a_dead_one(work):
     assert word(job) == "CANCELLED"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the jobs outlive their objects
 def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
     """Asked for in the moment of its start, a job waits or runs."""
     for _ in range(30):

@@ -42,7 +42,7 @@ def test_a_pbs_job_has_the_usual_life(qsub, work):
 
 
 def test_several_jobs_at_once(qsub, work):
-    """Where qstat answers for the first of several ids only, each of three jobs has its own state and its own end."""
+    """If qstat answers for the first of several ids only, each of three jobs has its own state and its own end."""
     qsub()
     codes = (0, 0, 4)
     ids = [submit(*GADI, "--", "sh", "-c", f"until [ -e {work}/end ]; do sleep 0.2; done; exit {n}") for n in codes]
@@ -50,7 +50,8 @@ def test_several_jobs_at_once(qsub, work):
         wait_until(lambda words=words: [row["word"] for row in json.loads(call(*words))] == ["RUNNING"] * 3)
     waiting = start("wait", *ids)
     (work / "end").touch()
-    assert waiting.wait(timeout=30) == 4
+    waiting.communicate(timeout=30)
+    assert waiting.returncode == 4
     assert [row["exit_code"] for row in json.loads(call("status", "--json", *ids))] == [0, 0, 4]
 
 
@@ -267,7 +268,7 @@ def test_a_slow_site_is_asked_seldom_and_the_end_is_seen_at_once(work, monkeypat
 
 @pytest.mark.slow
 def test_a_job_that_is_cancelled_elsewhere_ends_the_wait(qsub, work):
-    """Whoever waits at a site that is asked seldom learns soon that somebody cancelled the job before it began."""
+    """`wait` at a site that is asked seldom ends soon after somebody cancelled the job before it began."""
     qsub()
     first = submit(*GADI, "--", "sleep", "100")
     job = submit("--site", "gadi-slow", *GADI[2:], "--after", first, "--", "true")
@@ -280,7 +281,7 @@ def test_a_job_that_is_cancelled_elsewhere_ends_the_wait(qsub, work):
 
 
 def test_a_server_that_restarts_ends_no_wait(work, monkeypatch):
-    """A question without an answer is put again; only the very first, or many in a row, end the waiting."""
+    """A question without an answer is repeated; only the very first, or many in a row, end the waiting."""
     answers = iter(
         [
             {"1": registry.State("RUNNING")},
@@ -296,9 +297,9 @@ def test_a_server_that_restarts_ends_no_wait(work, monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(pbs, "states", states)
+    monkeypatch.setattr(pbs.Pbs, "states", staticmethod(states))
     watch = Watch([Run(id="1", site="g", scheduler="pbs", job_name="j", folder="/none", submitted=0)])
     assert [watch.look(force=True) for _ in range(4)] == [False, False, False, True]
-    monkeypatch.setattr(pbs, "states", lambda asked: (_ for _ in ()).throw(SchedulerError("down")))
+    monkeypatch.setattr(pbs.Pbs, "states", staticmethod(lambda asked: (_ for _ in ()).throw(SchedulerError("down"))))
     with pytest.raises(SchedulerError):
         Watch([Run(id="2", site="g", scheduler="pbs", job_name="j", folder="/none", submitted=0)]).look()

@@ -147,7 +147,7 @@ def test_a_job_deleted_while_it_waits_for_a_lost_node_has_no_successor(count, qs
     qsub(kill_delay=20)
     (work / "peer.sh").write_text("until [ -e gone ]; do sleep 1; done; exit 1\n")
     job = submit(*SITE, *TWO_BY_TWO, "-t", "00:10:00", "--max-attempts", "3", "--", "bash", "peer.sh")
-    wait_until((folder(job) / "node-1.beat").exists)
+    wait_until(lambda: [*folder(job).glob("node-1.heartbeat.[1-9]*")] != [])
     pbs.lose(tmp_path / "pbs server", "127.0.0.2")
     (work / "gone").touch()
     wait_until((folder(job) / "failed").exists)

@@ -148,7 +148,7 @@ def test_what_is_asked_for_reaches_every_node(submit, work):
 def test_a_full_disk_ends_the_job(submit, work):
     """When no file can be written any more, the job fails instead of waiting for its walltime."""
     job = submit("bash", "-c", "sleep 1; exit 7", options=["--launcher", "tasks"])
-    wait_until(lambda: len(job.logs("node-*.beat")) == 2)
+    wait_until(lambda: len(job.logs("node-*.heartbeat.[1-9]*")) == 2)
     (job.run_folder / "failed.d").mkdir()
     (job.run_folder / "failed").symlink_to(job.run_folder / "failed.d" / "no" / "where")
     assert job.wait() == 7, job.output

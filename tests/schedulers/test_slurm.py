@@ -214,7 +214,7 @@ def test_a_job_submitted_by_hand_can_be_asked_about():
         ["sbatch", "--parsable"], input=script, check=True, capture_output=True, text=True
     ).stdout.strip()
     folder = Path("hpclaunch-runs", job)
-    wait_until((folder / "run.json").exists)
+    wait_until((folder / "about.json").exists)
     call("wait", folder, code=7)
     assert state(str(folder))["id"] == job
     assert call("logs", folder) == "[0] no data\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -261,6 +263,7 @@ def test_what_the_reader_does_not_know_is_no_error(text):
         ("$x", "$x", "x"),
         ('"${x%.*}/ $y"', "${x%.*}/ $y", "x y"),
         ("`ls`", "`ls`", "$("),
+        ("$x/$y/z", "$x/${y}/z", "x y"),
         ("*.py", "*.py", "*"),
         ("~/x", "~/x", "~"),
         ("{a,b}", "{a,b}", "*"),
@@ -336,3 +339,13 @@ def test_a_script_of_ones_own_is_planned_as_it_asks(work, name, directive, expec
     (work / "my job.sh").write_text(f"#!/bin/bash\n{directive}\ntrue\n")
     _, plan, given = own.read(work / "my job.sh", search.load(name))
     assert (plan.job_name, plan.partition_name, plan.nodes, plan.tasks_per_node, given) == expected
+
+
+def test_a_job_is_rendered_without_the_reader_of_bash():
+    """The library that reads scripts costs `render` nothing: it is loaded only where a script is read."""
+    words = ["render", "--site", "gadi", "-A", "ab12", "--setup", "pip install x && ls", "--", "python", "x.py"]
+    code = f"import sys\nfrom hpclaunch.cli import main\nmain({words!r}, standalone_mode=False)\n"
+    code += "assert not {'tree_sitter', 'tree_sitter_bash', 'hpclaunch.scripts.shell'} & sys.modules.keys()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "pip install x && ls" in run.stdout

@@ -110,14 +110,14 @@ def test_output_appears_after_the_end(standin, work):
 
 @pytest.mark.slow
 def test_walltime(standin):
-    """A job past its walltime gets SIGTERM, then SIGKILL; it reads -29 whatever its trap says, and is told why."""
+    """A job past its walltime gets SIGTERM, then SIGKILL; it reads -29 whatever its trap does, and says why."""
     pbs = standin()
-    script = "trap 'echo told; exit 42' TERM\nwhile :; do sleep 0.1; done"
+    script = "trap 'echo trapped; exit 42' TERM\nwhile :; do sleep 0.1; done"
     job = pbs.ended(pbs.submit(script, "-j", "oe", "-l", "walltime=1"))
     assert (job["Exit_status"], job["substate"]) == (-29, 93)
     assert job["comment"].endswith("and exceeded resource walltime")
     assert "=>> PBS: job killed: walltime 2 exceeded limit 1\n" in output(job)
-    assert "told" in output(job)
+    assert "trapped" in output(job)
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_qstat_of_the_waiting(standin):
 
 
 def test_without_history_a_finished_job_is_unknown(standin):
-    """Where the server keeps no history, nobody knows a job after its end, and nothing can depend on it."""
+    """If the server has no history, a job is unknown after its end, and nothing can depend on it."""
     pbs = standin(history=False)
     job_id = pbs.submit("true")
     wait_until((pbs.folder / "history" / f"{job_id}.json").exists)
@@ -221,7 +221,7 @@ def test_without_history_a_finished_job_is_unknown(standin):
 
 
 def test_dependencies(standin):
-    """A job held for another runs when that ended as asked; else it is deleted, and nobody is told."""
+    """A job held for another runs when that ended as required; else it is deleted without a message."""
     pbs = standin()
     bad = pbs.submit("sleep 0.5; exit 1")
     waits = {kind: pbs.submit("true", "-W", f"depend={kind}:{bad}") for kind in ("afterok", "afterany", "afternotok")}

@@ -1,4 +1,4 @@
-"""The stand-in's pbsdsh, as unkind as that of OpenPBS 23.06."""
+"""The stand-in's pbsdsh, with the habits of OpenPBS 23.06."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_n_counts_lines_and_wraps(run):
     assert run(script, lines="node").split("node ")[1:] == ["0\n", "1\n", "0\n", "1\n"]
 
 
-def test_alone_it_starts_one_task_a_line(run):
+def test_without_n_it_starts_one_task_a_line(run):
     """Without -n there is one task for each line of the nodefile."""
     assert sorted(run("pbsdsh -- /bin/sh -c 'echo $PBS_NODENUM'; sleep 0.3", lines="gpu").split()) == ["0", "1"]
     assert len(run("pbsdsh -c 3 -- /bin/echo x; sleep 0.3", lines="node").split()) == 3
@@ -75,7 +75,7 @@ def test_output_goes_to_the_job(run):
 @pytest.mark.slow
 def test_a_busy_pair_mixes_its_lines(run):
     """Two tasks that print much at once break each other's lines."""
-    task = "/bin/sh -c 'yes $PBS_NODENUM$PBS_NODENUM$PBS_NODENUM$PBS_NODENUM | head -n 200000'"
+    task = "/bin/sh -c 'yes $PBS_NODENUM$PBS_NODENUM$PBS_NODENUM$PBS_NODENUM | head -n 100000'"
     lines = run(f"pbsdsh -n 0 -- {task} & pbsdsh -n 48 -- {task} & wait; sleep 1").splitlines()
     assert set(lines) - {"0000", "1111"}
 
@@ -86,7 +86,7 @@ def test_the_tail_of_much_output_is_lost(run):
     task = "/bin/sh -c 'yes 1234567 | head -n {}'"
     script = f"pbsdsh -n 0 -- {task} & pbsdsh -n 48 -- {task} & wait"
     assert len(run(script.replace("{}", "4000"))) == 64_000
-    assert 200_000 < len(run(script.replace("{}", "100000"))) < 1_600_000
+    assert 100_000 < len(run(script.replace("{}", "1000000"))) < 16_000_000
 
 
 def test_without_pbs_variables_it_fails(run):
@@ -108,12 +108,12 @@ def test_what_a_task_leaves_behind_ends_with_it(run):
     assert processes_with("5011.271828") == []
 
 
-def test_the_end_of_the_script_kills_tasks_without_a_word(run):
+def test_the_end_of_the_script_kills_tasks_without_a_signal_before(run):
     """When the script ends, its tasks on all nodes are killed, with no SIGTERM."""
-    task = "trap 'touch $PBS_O_WORKDIR/told' TERM; sleep 5012.271828 & wait"
+    task = "trap 'touch $PBS_O_WORKDIR/warned' TERM; sleep 5012.271828 & wait"
     run(f'pbsdsh -n 0 -- /bin/sh -c "{task}" &\npbsdsh -n 48 -- /bin/sh -c "{task}" &\nsleep 0.7')
     assert processes_with("5012.271828") == []
-    assert not Path("told").exists()
+    assert not Path("warned").exists()
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_qdel_reaches_other_nodes_only_through_a_living_pbsdsh(standin, pbsdsh):
     """SIGTERM goes to the first node; the second has it if a pbsdsh is there to pass it on, which then ends with 1."""
     pbs = standin(hosts=["127.0.0.1", "127.0.0.2"], kill_delay=3)
     Path("task.sh").write_text(
-        "cd $PBS_O_WORKDIR; trap 'touch told-$PBS_NODENUM; exit' TERM; touch up-$PBS_NODENUM\n"
+        "cd $PBS_O_WORKDIR; trap 'touch warned-$PBS_NODENUM; exit' TERM; touch up-$PBS_NODENUM\n"
         "while :; do sleep 0.1; done\n"
     )
     task = "/bin/sh $PBS_O_WORKDIR/task.sh"
@@ -132,8 +132,8 @@ def test_qdel_reaches_other_nodes_only_through_a_living_pbsdsh(standin, pbsdsh):
     time.sleep(0.2)
     pbs.call("qdel", job_id)
     assert pbs.ended(job_id)["Exit_status"] == 271
-    assert Path("told-0").exists()
-    assert Path("told-1").exists() == (pbsdsh == "pbsdsh")
+    assert Path("warned-0").exists()
+    assert Path("warned-1").exists() == (pbsdsh == "pbsdsh")
     text = Path("t.o107").read_text()
     assert ("ended 1" in text) == (pbsdsh == "pbsdsh")
     assert ("killing task 0x02000001 signal 15" in text) == (pbsdsh == "pbsdsh")

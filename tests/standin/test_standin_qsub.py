@@ -99,11 +99,11 @@ def test_options_come_before_the_script(standin):
 
 
 def test_directives_end_at_the_first_command(standin):
-    """Only lines that begin with #PBS count, and none after the first command."""
+    """Lines that begin with #PBS count, indented ones too, and none after the first command."""
     pbs = standin()
-    ignored = "# PBS -N a\n##PBS -N b\n #PBS -N c\n#pbs -N d\n\n"
-    job = pbs.job(pbs.submit(f"#!/bin/bash\n{ignored}#PBS -j oe -N kept\ntrue\n#PBS -N late\n"))
-    assert (job["Job_Name"], job["Join_Path"]) == ("kept", "oe")
+    ignored = "# PBS -N a\n##PBS -N b\n#pbs -N c\n\n"
+    job = pbs.job(pbs.submit(f"#!/bin/bash\n{ignored}\t#PBS -j oe -N this\ntrue\n#PBS -N late\n"))
+    assert (job["Job_Name"], job["Join_Path"]) == ("this", "oe")
 
 
 def test_who_wins(standin):
@@ -118,7 +118,7 @@ def test_who_wins(standin):
 
 
 def test_an_unknown_resource_makes_the_job_vanish(standin):
-    """An id is printed and the exit code is 0, yet nobody knows the job."""
+    """An id is printed and the exit code is 0, yet the job is unknown."""
     pbs = standin()
     job_id = pbs.submit("true", "-l", "foo=1")
     assert job_id == "107.gadi-pbs"

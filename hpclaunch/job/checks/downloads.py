@@ -104,5 +104,5 @@ def _far(head: str, rest: list[str]) -> bool:
     if head == "git":
         return not any(word.startswith(("/", "./", "../")) for word in rest)
     if head in ("singularity", "apptainer"):
-        return any("://" in word and not word.startswith("file:") for word in rest)
+        return any(re.match(r"(docker|library|oras|shub)://", word) for word in rest)
     return head != "nextflow" or any(re.match(r"https?://|[\w-]+/[\w.-]+$", word) for word in rest[:1])

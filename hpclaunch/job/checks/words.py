@@ -111,6 +111,7 @@ def placeholders(plan: Plan) -> Iterator[Found]:
         *(("--module", name) for name in request.module),
         *(("--directive", line) for line in request.directive),
         *(("--setup", line) for line in request.setup),
+        *(("--teardown", line) for line in request.teardown),
         *(("COMMAND", word) for word in request.command),
     ]
     for option, text in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):

@@ -70,7 +70,7 @@ def _run(plan: Plan, folder: Path, received: list[int], job_id: str, path: str, 
     }
     environment = set_up(room, variables, [host for host in ncpus for _ in range(lines)], ncpus)
     with Output(*_outputs(Path(workdir), job_id, options)) as output:
-        out, error = output.written[0].fileno(), output.written[-1].fileno()
+        out, error = output.written[0], output.written[-1]
         demux = Demux(room, out, error)
 
         def is_over(seconds: float) -> bool:
@@ -82,7 +82,7 @@ def _run(plan: Plan, folder: Path, received: list[int], job_id: str, path: str, 
         ended = output.follow(shell, is_over)
         if not ended:
             if not received:
-                os.write(error, f"=>> PBS: job killed: walltime exceeded limit {plan.seconds}\n".encode())
+                error.write(f"=>> PBS: job killed: walltime exceeded limit {plan.seconds}\n".encode())
             end(lambda: in_sessions([shell.pid, *sessions(room, 0)]), KILL_DELAY)
         kill(lambda: in_sessions([shell.pid, *sessions(room)]) + marked(folder))
         demux.close()

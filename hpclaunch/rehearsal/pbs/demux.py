@@ -1,37 +1,35 @@
-"""pbs_demux: copies what tasks print to the job's output, mixed, and forgets the rest when the job ends."""
+"""pbs_demux: copies what tasks print to the job's output, in pieces, and forgets the rest when the job ends."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
-OUTPUT, ERROR = "stdout", "stderr"  # pipes in the job's folder, into which all of its tasks write
-CAPACITY = 256 * 1024  # bytes in a pipe; a user's pipes have a limit in all, so it may be less
-PIECE = 64 * 1024  # bytes that are copied at a time, the last time too: 3 MB lost their end on a cluster
+PRINTED = "printed"  # the folder in a job's room with the output and the errors of each task
+OUTPUT, ERROR = ".out", ".err"
+PIECE = 256  # bytes; pieces of busy tasks mix, so lines break
+PIECES = 256  # of each file at a time, and after the end of the script; more was lost with 3 MB on a cluster
 
 
 class Demux:
-    """The pipes of a job, and the open files that they lead to."""
+    """The output and the errors of a job, and what its tasks print into them."""
 
-    def __init__(self, room: Path, output: int, error: int) -> None:
-        self.targets: dict[int, int] = {}
-        for name, target in ((OUTPUT, output), (ERROR, error)):
-            os.mkfifo(room / name)
-            pipe = os.open(room / name, os.O_RDWR | os.O_NONBLOCK)
-            with suppress(OSError):
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CAPACITY)
-            self.targets[pipe] = target
+    def __init__(self, room: Path, output: BinaryIO, error: BinaryIO) -> None:
+        self.room = room
+        self.targets = {OUTPUT: output, ERROR: error}
+        self.printed: dict[Path, BinaryIO] = {}
 
     def copy(self) -> None:
-        """Copy a piece of what has been printed; busy tasks are faster, and wait."""
-        for pipe, target in self.targets.items():
-            with suppress(BlockingIOError):
-                os.write(target, os.read(pipe, PIECE))
+        """Copy some pieces of what has been printed since the last call."""
+        for path in (self.room / PRINTED).iterdir():
+            if path not in self.printed:
+                self.printed[path] = path.open("rb")
+        for _ in range(PIECES):
+            if not sum(self.targets[path.suffix].write(file.read(PIECE)) for path, file in self.printed.items()):
+                break
 
     def close(self) -> None:
         """Copy the last pieces."""
         self.copy()
-        for pipe in self.targets:
-            os.close(pipe)
+        for file in self.printed.values():
+            file.close()

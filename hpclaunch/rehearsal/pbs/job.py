@@ -14,6 +14,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from hpclaunch.rehearsal.pbs.demux import PRINTED
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TASK_PATH = "/bin:/usr/bin"  # `pbsdsh -- PROGRAM` looks for a bare name there
@@ -37,7 +40,8 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
     `variables` are those that qsub passes on and PBS_JOBID, PBS_JOBNAME and PBS_QUEUE. `lines` are the nodefile's, and
     `ncpus` are by host.
     """
-    (room / TASKS).mkdir(parents=True)
+    for folder in (TASKS, PRINTED):
+        (room / folder).mkdir(parents=True)
     (room / NODEFILE).write_text("".join(f"{line}\n" for line in lines))
     nodefile = {"PBS_NODEFILE": str(room / NODEFILE)}
     tasks = []
@@ -71,7 +75,13 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
 
 
 def start(
-    room: Path, script: Path, environment: Mapping[str, str], folder: str, output: int, error: int, umask: int = 0o077
+    room: Path,
+    script: Path,
+    environment: Mapping[str, str],
+    folder: str,
+    output: BinaryIO,
+    error: BinaryIO,
+    umask: int = 0o077,
 ) -> subprocess.Popen[bytes]:
     """Start the login shell, which gets the name of the script on its stdin and runs it as a command."""
     shell = subprocess.Popen(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs.demux import ERROR, OUTPUT
+from hpclaunch.rehearsal.pbs.demux import ERROR, OUTPUT, PRINTED
 from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, NODEFILE, TASKS
 from hpclaunch.rehearsal.processes import MARK, in_sessions, kill, restore_signals, send
 
@@ -39,7 +39,7 @@ class Task:
 
 
 def main(is_dead: Callable[[str], bool] = lambda _: False) -> int:
-    """Start the program where asked and wait for it; return pbsdsh's own exit code.
+    """Start the program on the nodes and wait for it; return pbsdsh's own exit code.
 
     `is_dead` tells whether a host no longer answers.
     """
@@ -89,7 +89,8 @@ def _start(room: Path, node: int, host: str, program: list[str], is_dead: Callab
         restore_signals()
         record.write_text(str(os.getpid()))  # before the program runs, so that the job's end misses none
 
-    with (room / OUTPUT).open("wb", 0) as out, (room / ERROR).open("wb", 0) as error:
+    printed = room / PRINTED / number
+    with printed.with_suffix(OUTPUT).open("ab", 0) as out, printed.with_suffix(ERROR).open("ab", 0) as error:
         try:
             process = subprocess.Popen(
                 [word.partition("\n")[0] for word in program], env=variables, cwd=variables["HOME"],

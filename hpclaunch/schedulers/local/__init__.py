@@ -1,4 +1,4 @@
-"""The machine at hand in a scheduler's place: a process of its own for each run, its exit code in a file."""
+"""The machine at hand in place of a scheduler: a process for each run, its exit code in a file."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # no
 
 
 def states(jobs: Sequence[Job]) -> dict[str, State]:
-    """Read the run folders; a run whose keeper is gone without an exit code was killed, or the machine went down."""
+    """Read the run folders; without its keeper and an exit code it was killed."""
     return {job.id: _state(job.path) for job in jobs if job.path.is_dir()}
 
 
 def cancel(jobs: Sequence[Job]) -> None:
-    """End the runs as a Ctrl-C does, with time to save."""
+    """End the jobs as Ctrl-C does, with time to save."""
     for job in jobs:
         if (state := _state(job.path)).word == UNKNOWN:
             raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")

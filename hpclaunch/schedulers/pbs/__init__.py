@@ -23,7 +23,7 @@ __all__ = ["NEVER_RAN", "Pbs", "cancel", "delete", "states", "subjobs", "submit"
 
 
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through qsub's stdin, so that no file is left where it is refused."""
+    """Submit the script through qsub's stdin, so that no file is left if it is refused."""
     options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
     return _qsub(script, *options, *(["-N", name] if name else []))
 
@@ -31,9 +31,9 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
 def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
     """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id.
 
-    Who submits it notes the id in the run folder. Raises SchedulerError.
+    The caller notes the id in the run folder. Raises SchedulerError.
     """
-    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v the command line's alone counts
+    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v only the command line's counts
     listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
     words = ["-W", f"depend=afterany:{previous}", "-v", listed]
     return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
@@ -69,7 +69,7 @@ def cancel(jobs: Sequence[Job]) -> None:
 
 
 def delete(ids: Sequence[str]) -> None:
-    """Delete jobs by their whole ids; what has ended, or is not known, is left alone. Raises SchedulerError."""
+    """Delete jobs by their whole ids, except those that have ended or are not known. Raises SchedulerError."""
     call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))
 
 

@@ -24,11 +24,11 @@ from hpclaunch.schedulers.machine import (
     Part,
     Value,
     gathered,
+    grouped,
     kind_notes,
     kind_values,
     names,
     part_name,
-    sorts,
 )
 from hpclaunch.schedulers.pbs.limits import closed_to_me, limits, span, table
 from hpclaunch.schedulers.values import pbs_gb
@@ -59,7 +59,7 @@ def ask() -> Machine:
     )
     return Machine(
         scheduler="pbs",
-        said_by=f"PBS {answer.get('pbs_version', '')} on server {answer.get('pbs_server', '')}",
+        source=f"PBS {answer.get('pbs_version', '')} on server {answer.get('pbs_server', '')}",
         default_partition=_default(server, parts),
         parts=parts,
         values=_site_values(server, queues, vnodes),
@@ -125,7 +125,9 @@ def _parts(
     behind = list(dict.fromkeys(_executing(name, queues)))
     serving = {other: _nodes(other, queues[other], vnodes) for other in behind}
     everywhere = list({node.name: node for nodes in serving.values() for node in nodes}.values())
-    notes = [f"{key}={queues[name][key]}" for key in ("max_run", "max_queued", "started") if _told(queues[name], key)]
+    notes = [
+        f"{key}={queues[name][key]}" for key in ("max_run", "max_queued", "started") if _limited(queues[name], key)
+    ]
     if behind != [name]:
         notes.append(f"A route to {', '.join(behind) or 'nowhere'}, not to be named themselves")
     if not everywhere:
@@ -135,22 +137,22 @@ def _parts(
         return
     if not any(_tied(queues[other], other, vnodes) for other in behind):
         notes.append("Decide: nothing ties nodes to this queue, so its sizes are a guess: those of most nodes")
-    found = sorts(everywhere)
-    for sort in found:
-        if sort.suffix is None:
+    found = grouped(everywhere)
+    for group in found:
+        if group.suffix is None:
             continue
         spans = [
-            span(other, queues, name, server, sort.kind)
+            span(other, queues, name, server, group.kind)
             for other in behind
-            if any(node.kind == sort.kind for node in serving[other])
+            if any(node.kind == group.kind for node in serving[other])
         ]
-        values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if sort.suffix else {}
-        values |= kind_values(sort.kind, f"pbsnodes {sort.nodes[0].name}: resources_available")
-        own = [names(sort.nodes)] if sort is not found[0] else [*kind_notes(found), *notes]
-        yield Part(part_name(name, sort, queues), values | limits(spans), own)
+        values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if group.suffix else {}
+        values |= kind_values(group.kind, f"pbsnodes {group.nodes[0].name}: resources_available")
+        own = [names(group.nodes)] if group is not found[0] else [*kind_notes(found), *notes]
+        yield Part(part_name(name, group, queues), values | limits(spans), own)
 
 
-def _told(queue: Attributes, key: str) -> bool:
+def _limited(queue: Attributes, key: str) -> bool:
     return key in queue and queue[key] != "True"
 
 

@@ -30,7 +30,7 @@ from hpclaunch.schedulers.job import (
 # https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
 STATES = {
     "Q": PENDING,  # queued
-    "H": PENDING,  # held, by a person or until another job ends
+    "H": PENDING,  # held, by a user or until another job ends
     "W": PENDING,  # waiting for the time given by qsub -a
     "T": PENDING,  # in transit to another queue or server
     "R": RUNNING,
@@ -55,11 +55,11 @@ KILLED = {
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
-USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two where one of the ids is such
+USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two if that is so of one of the ids
 
 
 def states(jobs: Sequence[Job]) -> dict[str, State]:
-    """Ask for all jobs and their attempts at once; of one that qstat does not know, the run folder tells."""
+    """Ask for all jobs and their attempts at once; the run folder counts if qstat does not know one."""
     asked = {job.id: [job.id, *job.further_ids] for job in jobs}
     open_ids = [job_id for job in jobs if not job.recorded_end for job_id in asked[job.id]]
     found = _ask([job_id for ids in asked.values() for job_id in ids], open_ids)
@@ -67,7 +67,7 @@ def states(jobs: Sequence[Job]) -> dict[str, State]:
 
 
 def _ask(ids: Sequence[str], open_ids: Sequence[str]) -> dict[str, State]:
-    """Return what qstat says of `ids`, asked again for `open_ids`; those that it says it does not know are absent."""
+    """Return qstat's answer for `ids`, repeated for `open_ids`; those that it does not know are absent."""
     names = {job_id: re.sub(r"\[\d+\]", "[]", job_id) for job_id in ids}  # a job of an array is shown with its array
     needed = {names[job_id] for job_id in open_ids}
     jobs, unknown = _jobs(list(dict.fromkeys(names.values())), needed, subjobs=any("[" in job_id for job_id in ids))
@@ -77,7 +77,7 @@ def _ask(ids: Sequence[str], open_ids: Sequence[str]) -> dict[str, State]:
 def _jobs(ids: Sequence[str], needed: Container[str], subjobs: bool) -> tuple[dict[str, Any], set[str]]:
     """Return the jobs that qstat shows, and those of `ids` that it says it does not know.
 
-    One of `needed` that is absent from an answer about several is asked for by itself: newer versions answer for the
+    One of `needed` that is absent from an answer about several is asked for again: newer versions answer for the
     first only (https://github.com/openpbs/openpbs/issues/2672), unless called with -E, which older ones may not have.
     An answer that cannot be read, as a variable's value may break its JSON, is asked for again by halves.
     """
@@ -166,7 +166,7 @@ def _expected_start(job: Mapping[str, Any]) -> float | None:
 
 
 def _waits(job: Mapping[str, Any]) -> str:
-    """Return why a job waits, in PBS's words where it has some."""
+    """Return why a job waits, in PBS's words if it has any."""
     if job["job_state"] == "W":
         return "BeginTime"
     if job["job_state"] == "H":

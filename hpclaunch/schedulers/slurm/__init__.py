@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through sbatch's stdin, so that no file is left where it is refused.
+    """Submit the script through sbatch's stdin, so that no file is left if it is refused.
 
     Raises HpclaunchError in a folder where no job can write its output.
     """
     here, own = str(Path.cwd()), re.search(r"^#SBATCH\s+(-o\s*|--output[= ]\s*)/", script, re.MULTILINE)
     if not own and (read := re.search(r"\\|%[\w%]", here)):
         raise HpclaunchError(
-            f"{here}: Slurm reads {read[0]} in the path of a job's output as a sign of its own, and the job dies",
+            f"{here}: Slurm expands {read[0]} in the path of a job's output, and the job dies",
             "submit from a folder without % and \\ in its path",
         )
     options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
     options += [f"--job-name={name}"] if name else []
     answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
-    job_id = answer.split(";")[0]  # ID;CLUSTER where there are several
+    job_id = answer.split(";")[0]  # ID;CLUSTER if there are several
     if not job_id:
         raise SchedulerError(
             "sbatch printed no job id: a limit on submitted jobs is reached (QOSMaxSubmitJobPerUserLimit)"
@@ -42,7 +41,7 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
 
 
 def cancel(jobs: Sequence[Job]) -> None:
-    """Cancel with one scancel, which leaves alone what has ended."""
+    """Cancel with one scancel, which ignores jobs that have ended."""
     call(["scancel", "--quiet", *(job.id for job in jobs)])
 
 
@@ -119,6 +118,8 @@ class Slurm(Scheduler):
 
     def accounts(self) -> tuple[list[str], bool]:
         """Return the accounts of the user's associations; Slurm keeps them in lower case."""
+        from shutil import which
+
         from hpclaunch.schedulers.machine import user
         from hpclaunch.schedulers.slurm.limits import table
 

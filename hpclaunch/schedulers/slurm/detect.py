@@ -17,15 +17,15 @@ from hpclaunch.schedulers.machine import (
     Kind,
     Machine,
     Node,
+    NodeGroup,
     Part,
-    Sort,
     Value,
     gathered,
+    grouped,
     kind_notes,
     kind_values,
     names,
     part_name,
-    sorts,
 )
 from hpclaunch.schedulers.slurm.limits import Rules, listed, number, of_partition
 from hpclaunch.schedulers.slurm.limits import ask as ask_rules
@@ -54,7 +54,7 @@ def ask() -> Machine:
     )
     return Machine(
         scheduler="slurm",
-        said_by=f"Slurm {config.get('SLURM_VERSION', '')} on cluster {config.get('ClusterName', '')}",
+        source=f"Slurm {config.get('SLURM_VERSION', '')} on cluster {config.get('ClusterName', '')}",
         default_partition=_default(rows, parts),
         parts=parts,
         values=_site_values(rows, parts, [node for node, _ in nodes], config),
@@ -124,30 +124,30 @@ def _unusable(name: str, row: Row, nodes: Sequence[Node], rules: Rules) -> str |
 
 def _parts(name: str, rows: Mapping[str, Row], nodes: list[Node], rules: Rules) -> Iterator[Part]:
     """Draft a partition, and one more for each further kind of node that a job can ask for."""
-    row, found = rows[name], sorts(nodes)
-    for sort in found:
-        if sort.suffix is None:
+    row, found = rows[name], grouped(nodes)
+    for group in found:
+        if group.suffix is None:
             continue
         values = {}
-        if sort.suffix:
-            words = [f"--partition={name}", *([f"--constraint={sort.feature}"] if sort.feature else [])]
+        if group.suffix:
+            words = [f"--partition={name}", *([f"--constraint={group.feature}"] if group.feature else [])]
             values["directives"] = Value(words, "the commonest kind of node is above")
-        kind, said = sort.kind, f"scontrol show node {sort.nodes[0].name}"
+        kind, said = group.kind, f"scontrol show node {group.nodes[0].name}"
         values |= kind_values(kind, said)
         values |= _cut(name, row, kind)
         kind = Kind(values["cores_per_node"].value, kind.gpus, kind.gpu, kind.mem_gb, kind.threads)
         values |= _cpus_per_gpu(name, row, kind)
         values |= of_partition(name, row, kind, rules)
-        yield Part(part_name(name, sort, rows), values, _notes(row, found, sort))
+        yield Part(part_name(name, group, rows), values, _notes(row, found, group))
 
 
-def _notes(row: Row, found: Sequence[Sort], sort: Sort) -> list[str]:
-    if sort is not found[0]:
-        return [names(sort.nodes)]
+def _notes(row: Row, found: Sequence[NodeGroup], group: NodeGroup) -> list[str]:
+    if group is not found[0]:
+        return [names(group.nodes)]
     notes = kind_notes(found)
-    if len(found) > 1 and sort.feature:
-        notes.append(f"--directive=--constraint={sort.feature} keeps a job to the commonest kind")
-    if len(found) == 1 and (features := frozenset[str]().union(*(node.features for node in sort.nodes))):
+    if len(found) > 1 and group.feature:
+        notes.append(f"--directive=--constraint={group.feature} keeps a job to the commonest kind")
+    if len(found) == 1 and (features := frozenset[str]().union(*(node.features for node in group.nodes))):
         notes.append(f"Features, for --directive=--constraint=NAME: {', '.join(sorted(features))}")
     notes += [
         f"{key}={row[key]}" for key in ("AllowAccounts", "AllowGroups", "DenyAccounts") if listed(row.get(key, ""))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
@@ -43,12 +45,11 @@ class Rules(Struct, frozen=True):
 
 def ask(config: Mapping[str, str]) -> Rules:
     """Ask the accounting, if there is one. What it does not say is a note, never an error."""
-    enforced = set(re.split(r"[,\s]+", config.get("AccountingStorageEnforce", "").lower()))
     if config.get("AccountingStorageType", "").endswith("none"):
         return Rules(notes=["This Slurm keeps no accounts: QoS and accounts are not known."])
+    me = user()
     try:
         every = _every_qos()
-        me = user()
         rows = table("assoc", "Account,QOS,DefaultQOS", f"user={me}")
         chosen = table("user", "DefaultAccount", f"name={me}")
     except SchedulerError as error:
@@ -57,45 +58,41 @@ def ask(config: Mapping[str, str]) -> Rules:
         return Rules(every, notes=[f"Decide: QoS and accounts are not known, user {me} has no association."])
     default_account = chosen[0][0] if chosen else ""
     rows.sort(key=lambda row: row[0] != default_account)
-    accounts = list(dict.fromkeys(row[0] for row in rows))
-    source = "sacctmgr show assoc: your default" if default_account else "sacctmgr show assoc: yours"
-    if len(accounts) > 1:
-        source += f"; you also have {', '.join(accounts[1:])}"
-    if not enforced & {"limits", "safe", "all", "qos"}:
+    names = list(dict.fromkeys(row[0] for row in rows))
+    source = f"sacctmgr show assoc: {'your default' if default_account else 'yours'}"
+    accounts = Value(names, source + (f"; you also have {', '.join(names[1:])}" if len(names) > 1 else ""))
+    enforced = re.split(r"[,\s]+", config.get("AccountingStorageEnforce", "").lower())
+    if not {"limits", "safe", "all", "qos"}.intersection(enforced):
         notes = ["This Slurm enforces no limits of QoS (AccountingStorageEnforce), so none are here."]
-        return Rules(every, accounts=Value(accounts, source), notes=notes)
-    return Rules(every, _mine(every, rows), _default(rows[0]), Value(accounts, source))
+        return Rules(every, accounts=accounts, notes=notes)
+    _, first, default = rows[0]
+    # The QoS of a job that names none: the association's, else its only one, else Slurm's `normal`.
+    default = default or (first if "," not in first else "normal")
+    return Rules(every, _mine(every, rows), default, accounts)
 
 
 def _mine(every: Mapping[str, Qos], rows: Iterable[list[str]]) -> dict[str, Qos]:
     """Return the QoS of the user's accounts, the default account's first."""
     allowed = {account: [name for name in names.split(",") if name in every] for account, names, _ in rows}
-    default = next(iter(allowed))
-    mine = {}
-    for name in dict.fromkeys(name for names in allowed.values() for name in names):
-        qos = every[name]
-        accounts = ", ".join(account for account, names in allowed.items() if name in names)
-        accounts = "" if name in allowed[default] else accounts
-        mine[name] = Qos(name, qos.limits, qos.flags, qos.makes_room_for, accounts)
-    return mine
-
-
-def _default(row: list[str]) -> str:
-    """Return the QoS of a job that names none: the association's, else its only one, else Slurm's `normal`."""
-    _, names, default = row
-    return default or (names if "," not in names else "normal")
+    default = next(iter(allowed.values()))
+    having = {
+        name: [account for account, names in allowed.items() if name in names] for name in chain(*allowed.values())
+    }
+    return {
+        name: every[name] if name in default else replace(every[name], accounts=", ".join(accounts))
+        for name, accounts in having.items()
+    }
 
 
 def _every_qos() -> dict[str, Qos]:
     rows = table("qos", "Name,MaxWall,MaxTRES,Flags,Preempt")
     room = {victim: name for name, *_, victims in rows for victim in victims.split(",") if victim}
-    return {
-        name: Qos(
-            name, _limits(wall, tres, f"sacctmgr show qos {name}"), frozenset(flags.split(",")), room.get(name, "")
-        )
-        for name, wall, tres, flags, _ in rows
-        if WORD.match(name)
-    }
+    every = {}
+    for name, wall, tres, flags, _ in rows:
+        if WORD.match(name):
+            limits = _limits(wall, tres, f"sacctmgr show qos {name}")
+            every[name] = Qos(name, limits, frozenset(flags.split(",")), room.get(name, ""))
+    return every
 
 
 def _limits(wall: str, tres: str, said: str) -> Limits:
@@ -111,10 +108,8 @@ def _limits(wall: str, tres: str, said: str) -> Limits:
 
 def table(kind: str, fields: str, *where: str) -> list[list[str]]:
     """Return rows of the accounting's table, a column for each of `fields`. Raises SchedulerError."""
-    answer = call(
-        ["sacctmgr", "--parsable2", "--noheader", "show", kind, f"format={fields}", *where], seconds=SECONDS
-    ).stdout
-    rows = [line.split("|") for line in answer.splitlines()]
+    words = ["sacctmgr", "--parsable2", "--noheader", "show", kind, f"format={fields}", *where]
+    rows = [line.split("|") for line in call(words, seconds=SECONDS).stdout.splitlines()]
     return [row for row in rows if len(row) == fields.count(",") + 1]
 
 
@@ -136,8 +131,10 @@ def of_partition(name: str, row: Mapping[str, str], kind: Kind, rules: Rules) ->
         values["walltime"] = Value([Value({"max_walltime": clock(longest[0])}, longest[1])])
     if cores := _cores(limits, kind):
         values["max_cores"] = Value(*cores)
+    # The default first, then those with a time limit, the shorter before the longer.
+    usable.sort(key=lambda qos: (qos.name != rules.default, each[qos.name].get("seconds", (10**9,))[0]))
     if usable:
-        values["qos"] = Value([_qos(qos, each[qos.name], kind, rules) for qos in _in_order(usable, each, rules)])
+        values["qos"] = Value([_qos(qos, each[qos.name], kind, rules.default) for qos in usable])
     return values
 
 
@@ -161,26 +158,21 @@ def _with_partition(qos: Qos, own: Limits, its_qos: Qos | None) -> Limits:
     return tightest(own, {**then, **first})
 
 
-def _in_order(usable: Iterable[Qos], each: Mapping[str, Limits], rules: Rules) -> list[Qos]:
-    """Put the default first, then those with a time limit, the shorter before the longer."""
-    return sorted(usable, key=lambda qos: (qos.name != rules.default, each[qos.name].get("seconds", (10**9,))[0]))
-
-
-def _qos(qos: Qos, limits: Limits, kind: Kind, rules: Rules) -> Value:
+def _qos(qos: Qos, limits: Limits, kind: Kind, default: str) -> Value:
     length = limits.get("seconds")
     found: dict[str, Any] = {"name": qos.name, "max_walltime": clock(length[0] if length else None)}
     sources = [length[1] if length else f"no limit, so {NO_LIMIT}"]
-    gpus = [limits[key] for key in ("gpus",) if key in limits]
-    if "nodes" in limits and kind.gpus:
+    gpus = [limits["gpus"]] if "gpus" in limits else []
+    if "nodes" in limits:
         gpus.append((limits["nodes"][0] * kind.gpus, limits["nodes"][1]))
-    if kind.gpus and gpus:
-        most, source = min(gpus)
-        found["max_gpus"] = most
-        sources.append(source)
-    if cores := _cores(limits, kind):
-        found["max_cores"] = cores[0]
-        sources.append(cores[1])
-    if qos.name == rules.default:
+    for key, limit in (
+        ("max_gpus", min(gpus, default=None) if kind.gpus else None),
+        ("max_cores", _cores(limits, kind)),
+    ):
+        if limit:
+            found[key] = limit[0]
+            sources.append(limit[1])
+    if qos.name == default:
         found["default"] = True
         sources.append("your default")
     elif why := (
@@ -190,8 +182,8 @@ def _qos(qos: Qos, limits: Limits, kind: Kind, rules: Rules) -> Value:
     ):
         found["automatic"] = False
         sources.append(why)
-    said = f"sacctmgr show qos {qos.name}: "
-    return Value(found, ", ".join(dict.fromkeys(source.removeprefix(said) for source in sources)))
+    prefix = f"sacctmgr show qos {qos.name}: "
+    return Value(found, ", ".join(dict.fromkeys(source.removeprefix(prefix) for source in sources)))
 
 
 def _cores(limits: Limits, kind: Kind) -> tuple[int, str] | None:

@@ -53,7 +53,7 @@ OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
 
 
 def states(jobs: Sequence[Job]) -> dict[str, State]:
-    """Ask sacct once; squeue too for what sacct does not settle, or where there is no sacct."""
+    """Ask sacct once; squeue too for what sacct does not settle, or if there is no sacct."""
     try:
         found, settled = _accounted(jobs)
     except SchedulerError:
@@ -70,7 +70,7 @@ def states(jobs: Sequence[Job]) -> dict[str, State]:
 
 
 def _of_array(job_id: str, found: dict[str, State]) -> State | None:
-    """Return the state of an array from its jobs': alive while one is, then the end of one that did not go well."""
+    """Return the state of an array from its jobs': alive while one is, then the worst end."""
     jobs = [state for other, state in found.items() if other.startswith(f"{job_id}_")]
     order = [RUNNING, PENDING, REQUEUED, UNKNOWN, FAILED, TIMEOUT, CANCELLED, COMPLETED]
     return min(jobs, key=lambda state: order.index(state.word), default=None)
@@ -84,7 +84,7 @@ def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
     """
     asked = {job.id: job for job in jobs}
     fields = "JobID,State,ExitCode,NodeList"
-    # Ids of another cluster, of which the home folder may know, may be those of other users' jobs here.
+    # Ids of another cluster that shares the home folder may be those of other users' jobs here.
     words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
     words += ["--allocations", "--parsable2", "--noheader"]
     found, settled = {}, set()
@@ -115,7 +115,7 @@ def _queued() -> dict[str, State]:
 
 
 def _rows(answer: str, columns: int) -> Iterator[list[str]]:
-    """Yield the rows of a table; other lines, a site's greeting for instance, are none of it."""
+    """Yield the rows of a table; skip other lines, a site's greeting for instance."""
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) == columns:

@@ -20,7 +20,7 @@ FOLDERS = ("bin", "jobs", "history", "run", "spool", "undelivered", "down", "dea
 
 
 def install(folder: Path, asked: Settings, *, dead: str | None = None, first_id: int = 1) -> dict[str, str]:
-    """Set up a PBS in the folder and return the variables that make it the one a shell finds.
+    """Set up a PBS in the folder and return the variables with which a shell finds it.
 
     `dead` is a host that swallows what pbsdsh starts there.
     """
@@ -37,7 +37,7 @@ def install(folder: Path, asked: Settings, *, dead: str | None = None, first_id:
 
 
 def lose(folder: Path, host: str) -> None:
-    """Let a node die: what runs on it is gone, and nobody is told."""
+    """Let a node die: what runs on it is gone, without any message."""
     nodes.lose(Server(folder.absolute()), host)
 
 
@@ -47,5 +47,5 @@ def fail_qsub(folder: Path, times: int) -> None:
 
 
 def stop(folder: Path) -> None:
-    """End every job at once and forget those that wait; what has finished stays known."""
+    """End every job at once and forget those that wait; finished ones stay known."""
     nodes.stop(Server(folder.absolute()))

@@ -1,9 +1,10 @@
-"""pbs_demux in the background: copies what tasks print, 1 MB a second."""
+"""pbs_demux in the background: copies what tasks print, 0.3 MB a second of each."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 from hpclaunch.rehearsal.pbs import demux
 
@@ -11,18 +12,18 @@ from hpclaunch.rehearsal.pbs import demux
 class Demux(threading.Thread):
     """Copies from the tasks to two open files until `end` is called."""
 
-    def __init__(self, room: Path, output: int, error: int) -> None:
+    def __init__(self, room: Path, output: BinaryIO, error: BinaryIO) -> None:
         super().__init__(daemon=True)
-        self.pipes = demux.Demux(room, output, error)
+        self.demux = demux.Demux(room, output, error)
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Copy a piece now and then."""
-        while not self.over.wait(0.06):
-            self.pipes.copy()
+        """Copy some pieces now and then."""
+        while not self.over.wait(0.2):
+            self.demux.copy()
 
     def end(self) -> None:
         """Copy the last pieces and stop."""
         self.over.set()
         self.join(timeout=5)
-        self.pipes.close()
+        self.demux.close()

@@ -23,15 +23,15 @@ def options(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
 def parse(script: str) -> list[tuple[str, str]]:
     """Return the options of a script's directives.
 
-    Directives end at the first line that is neither blank nor a comment. `# PBS`, `##PBS`, ` #PBS` and `#pbs` are
-    comments; `#PBSD -N x` is a directive, and a bad one: nothing but options may stand there, not even a comment.
+    Directives end at the first line that is neither blank nor a comment. An indented one counts; `# PBS`, `##PBS` and
+    `#pbs` are comments; `#PBSD -N x` is a directive, and a bad one: only options may follow, not even a comment.
 
     Raises Refusal: a directive is wrong, exit code 1.
     """
     found: list[tuple[str, str]] = []
     for line in script.splitlines():
-        if line.startswith(PREFIX):
-            found += _directive(line[len(PREFIX) :])
+        if line.lstrip().startswith(PREFIX):
+            found += _directive(line.lstrip()[len(PREFIX) :])
         elif line.strip() and not line.lstrip().startswith("#"):
             break
     return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from standin.pbs import environment, nodes, output, scheduler, sessions
 from standin.pbs.demux import Demux
@@ -55,7 +55,9 @@ def _run(server: Server, job: Job) -> None:
     _finish(server, job, status)
 
 
-def _start(server: Server, job: Job, variables: dict[str, str], out: int, error: int) -> subprocess.Popen[bytes]:
+def _start(
+    server: Server, job: Job, variables: dict[str, str], out: BinaryIO, error: BinaryIO
+) -> subprocess.Popen[bytes]:
     """Start the script; `qsub -- PROGRAM` needs no shell (seen)."""
     folder = variables["PBS_O_WORKDIR"] if "wd" in job.shown["Resource_List"] else variables["HOME"]
     if not job.program:
@@ -72,7 +74,7 @@ def _start(server: Server, job: Job, variables: dict[str, str], out: int, error:
     )
 
 
-def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int) -> str:
+def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: BinaryIO) -> str:
     """Wait for the end of the script, or until PBS has ended it; return how PBS did, "" if it did not.
 
     Walltime and deletions are looked at when polling. A deleted job lives as long as the script's session does,
@@ -90,10 +92,10 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
         time.sleep(max(0.0, poll - time.monotonic()))
         now = server.find(job.id) or job
         used = int(time.time() - job.begun)
-        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.told >= settings.kill_delay):
+        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.warned >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
-            os.write(error, f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
+            error.write(f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
             end(server, job.id, "walltime")
         with server.locked():
             if latest := server.find(job.id):
@@ -103,12 +105,12 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: int)
 
 
 def end(server: Server, job_id: str, ending: str) -> None:
-    """Send SIGTERM to the job on its first node, and to none of the others (OpenPBS 23.06, seen)."""
+    """Send SIGTERM to the job on its first node only (OpenPBS 23.06, seen)."""
     with server.locked():
         job = server.find(job_id)
         if not job or job.state != "R":
             return
-        job = server.save(replace(job, ending=ending, told=job.told or time.time()))
+        job = server.save(replace(job, ending=ending, warned=job.warned or time.time()))
     number = signal.SIGKILL if ending == "forced" else signal.SIGTERM
     sessions.send(number, first_node(server, job))
 

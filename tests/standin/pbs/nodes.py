@@ -1,4 +1,4 @@
-"""The nodes: which are free, what fits on which, and how one dies."""
+"""The nodes: free ones, the placement of chunks, and dead ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from standin.pbs.server import Job, Server
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
 
-LAST = 254  # 127.0.0.254: enough nodes for anybody's laptop
+LAST = 254  # 127.0.0.254
 
 
 def place(server: Server, job: Job, busy: Iterable[str]) -> list[str] | None:

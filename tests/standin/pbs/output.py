@@ -1,4 +1,4 @@
-"""Where a job's output is: in the spool while it runs, in its files after the end, else in `undelivered`."""
+"""The output of a job: in the spool while it runs, in its files after the end, else in `undelivered`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from standin.pbs.server import Job, Server
 
 KINDS = (("Output_Path", "OU"), ("Error_Path", "ER"))
 
 
-def open_spool(server: Server, job: Job) -> tuple[int, int]:
-    """Return descriptors for the job's output and errors, the same one if they are joined."""
+def open_spool(server: Server, job: Job) -> tuple[BinaryIO, BinaryIO]:
+    """Return open files for the job's output and errors, the same one if they are joined."""
     files = []
     for attribute, ending in KINDS:
         path = target(job, attribute, ending) if job.direct else _spooled(server, job, ending)
@@ -21,12 +22,13 @@ def open_spool(server: Server, job: Job) -> tuple[int, int]:
             continue
         if not path.parent.is_dir():
             path = _spooled(server, job, ending)
-        files.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        files.append(os.fdopen(descriptor, "ab", 0))
     return files[0], files[-1]
 
 
 def deliver(server: Server, job: Job) -> None:
-    """Put the output where it was asked for, mode 0600.
+    """Move the output to its path, mode 0600.
 
     Where the folder is missing the job stays in E while PBS tries again, 30 s in reality (OpenPBS 23.06, seen).
     """

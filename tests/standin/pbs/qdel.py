@@ -40,9 +40,9 @@ def main() -> int:
 
 
 def find(server: Server, job_id: str) -> Job:
-    """Return the job of an id that a person wrote.
+    """Return the job of an id as a user wrote it.
 
-    Raises Refusal: it is no id (1), or nobody knows it (153), which includes one without the server's name: PBS may
+    Raises Refusal: it is not an id (1), or it is unknown (153), also without the server's name: PBS may
     look that up under another (OpenPBS 23.06, seen).
     """
     if not ID.fullmatch(job_id):

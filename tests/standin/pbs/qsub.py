@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fails(server: Server) -> bool:
-    """Tell whether this call is one of those that are to fail."""
+    """Tell whether this call is to fail."""
     with server.locked():
         path = server.folder / "qsub-fails"
         left = int(path.read_text()) if path.exists() else 0
@@ -148,7 +148,7 @@ def _jobs(server: Server, wanted: Asked, name: str, program: list[str]) -> list[
             "Join_Path": given.get("j", "n"),
             "Keep_Files": given.get("k", "n"),
             "mtime": stamp(),
-            "Rerunable": str(given.get("r", "y" if indices else "n") == "y"),  # Gadi: not, unless asked
+            "Rerunable": str(given.get("r", "y" if indices else "n") == "y"),  # Gadi: only with -r y
             "Resource_List": _shown_resources(wanted.asked, chunks),
             "substate": 22 if depend else 20 if held else 10,
             "Variable_List": environment.listed(server, queue, wanted.asked, chunks)

@@ -83,7 +83,7 @@ def check(asked: Mapping[str, str]) -> None:
 
 
 def unknown(asked: Mapping[str, str]) -> bool:
-    """Tell whether something is asked for, in a chunk or as a total, that no queue has."""
+    """Tell whether a resource that no queue has is requested, in a chunk or as a total."""
     inside = {item.partition("=")[0] for part in asked.get("select", "").split("+") for item in part.split(":")}
     return bool(({name for name in inside if name and not name.isdigit()} | set(asked)) - set(KNOWN))
 

@@ -1,4 +1,4 @@
-"""The server's look at all jobs: which are lost, which may never run, which can start."""
+"""The scheduler's cycle: lost jobs, jobs that can never run, jobs that can start."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _release(server: Server, job: Job) -> bool:
     """Let a job go when what it depends on allows it; tell whether it was deleted instead."""
     verdicts = [_verdict(server, kind, other) for kind, *others in job.depend for other in others]
     if "never" in verdicts:
-        # OpenPBS 23.06, seen: nobody is told, there is no Exit_status and no comment.
+        # OpenPBS 23.06, seen: there is no message, no Exit_status and no comment.
         server.save(job.show(job_state="F", substate=92, Hold_Types="n", depend=None))
         for subjob in server.subjobs(job.id):
             server.save(subjob.show(job_state="F", substate=92))
@@ -84,7 +84,7 @@ def _verdict(server: Server, kind: str, job_id: str) -> str:
 
 
 def _start(server: Server, job: Job, running: list[Job]) -> Job | None:
-    """Start a job where there is room for it, else say in its comment why it waits."""
+    """Start a job if there is room for it; else its comment says why it waits."""
     if job.array:
         parent = server.find(job.array)
         beside = [other for other in running if other.array == job.array]

@@ -37,7 +37,7 @@ class Job:
     session: int = 0
     begun: float = 0.0
     ending: str = ""  # deleted, forced, walltime
-    told: float = 0.0  # when SIGTERM was sent
+    warned: float = 0.0  # when SIGTERM was sent
     array: str = ""  # a subjob's parent
     index: int = 0
     most: int = 0  # subjobs at a time; 0 is no limit
@@ -87,7 +87,7 @@ class Server:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep everybody else from changing jobs."""
+        """Lock the jobs against changes by other programs."""
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -104,22 +104,22 @@ class Server:
         return self._all("jobs")
 
     def finished(self) -> list[Job]:
-        """Return the jobs in the history, if one is kept."""
+        """Return the jobs in the history, if there is one."""
         return self._all("history") if self.settings.history else []
 
     def find(self, job_id: str) -> Job | None:
-        """Return a job, finished ones only where a history is kept."""
+        """Return a job, finished ones only if there is a history."""
         for folder in ("jobs", "history")[: 1 + self.settings.history]:
             if job := self._read(self._path(folder, job_id)):
                 return job
         return None
 
     def outcome(self, job_id: str) -> Job | None:
-        """Return a finished job for those who waited for it, history or not."""
+        """Return a finished job, with or without a history."""
         return self._read(self._path("history", job_id))
 
     def save(self, job: Job) -> Job:
-        """Write the job down; a finished one goes to the history."""
+        """Save the job; a finished one goes to the history."""
         final = job.state == "F"
         path = self._path("history" if final else "jobs", job.id)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -130,7 +130,7 @@ class Server:
         return job
 
     def forget(self, job: Job) -> None:
-        """Lose every trace of the job."""
+        """Delete the files of the job."""
         for folder in ("jobs", "history"):
             self._path(folder, job.id).unlink(missing_ok=True)
 

@@ -49,7 +49,7 @@ class Settings:
     hosts: tuple[str, ...] = ()  # addresses of this machine, each a node; none: 127.0.0.1 and on, as many as are needed
     lines: Literal["cpu", "gpu", "node"] = "cpu"  # the nodefile has a line for each of a host
     kill_delay: float = 10.0
-    poll: float = 10.0  # walltimes are looked at then
+    poll: float = 10.0  # seconds between two looks at walltimes
     refuse_qsub_in_jobs: bool = False
     history: bool = True
     arrays: bool = True
