@@ -102,6 +102,16 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden scripts anew")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What modules load when they are imported is not from the checkout's ./site_profiles, but frozen."""
+    before = Path.cwd()
+    os.chdir(SCRATCH)
+    result = yield
+    os.chdir(before)
+    return result
+
+
 def pytest_collection_modifyitems(items):
     """Tests of a real Slurm carry its mark; those in workloads/ import torch."""
     for item in items:
@@ -425,7 +435,8 @@ def qsub(standin, work, monkeypatch, tmp_path):
 PBS_PROFILES = {
     # Gadi without what this machine has not: its modules and its project.
     "gadi-here": "extends: gadi\ntitle: The tests' own\nmodules: []\nmodule_paths: []\nstorage: []\numask: null\n"
-    "account: ab12\nhostnames: []\npoll: '00:00:01'\n",
+    "account: ab12\nhostnames: []\npoll: '00:00:01'\n"
+    "partitions: {gpuvolta: {charge: {unit: SU, per: core, rate: 3.0, mem_gb_per_core: 7.958333333333333}}}\n",
     "pbs-here": "extends: pbs\ntitle: The tests' own\npoll: '00:00:01'\n",
     "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",
     "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nresubmit: false\n",
