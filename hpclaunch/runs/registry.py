@@ -145,7 +145,7 @@ def _moved(name: str) -> Run | None:
 def _by_hand(folder: Path) -> Run | None:
     """Return the run of a job script that was submitted without hpclaunch, from the about.json that it writes."""
     try:
-        about = json.loads((folder / "about.json").read_bytes())
+        about = json.loads((folder / run_folder.ABOUT).read_bytes())
         known = {"id": folder.absolute().name, "submitted": folder.stat().st_ctime, "folder": ""}
         return msgspec.convert(about | known, Run)
     except (OSError, ValueError, TypeError, RecursionError, msgspec.ValidationError):

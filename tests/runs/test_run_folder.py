@@ -27,7 +27,7 @@ def used(script: str) -> set[str]:
         choice = re.fullmatch(r"\{(.*)\}", name)
         for each in choice[1].split(",") if choice else [name]:
             found |= {each, *each.split("/")} if "/" not in each else {*each.split("/")}
-    return found - {"N", "N.log", "N.err"}
+    return {name for name in found if not re.fullmatch(r"((rank-|node-)?N\.)?N|N\.(log|err)", name)}
 
 
 @pytest.mark.parametrize("site", SITES)
