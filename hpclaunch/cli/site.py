@@ -134,9 +134,9 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
 
 
 def _draft(name: str) -> str:
-    from hpclaunch.profile import detect
+    from hpclaunch.profile.draft import drafted
 
-    text, machine = detect.drafted(name)
+    text, machine = drafted(name)
     click.echo(
         f"hpclaunch: {machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
         f"decide {text.count('# Decide:')} lines, look for `Decide:`",
