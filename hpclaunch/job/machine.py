@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from hpclaunch import paths
+from hpclaunch.errors import nearest
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
@@ -97,12 +98,10 @@ def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dic
     """
     found = {}
     for folder in folders:
-        try:
-            exists = any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside))
-        except (OSError, RuntimeError, ValueError):
-            exists = False
-        if not exists:
-            found[folder] = here or not folder.startswith("/")
+        with suppress(OSError, RuntimeError, ValueError):
+            if any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside)):
+                continue
+        found[folder] = here or not folder.startswith("/")
     return found
 
 
@@ -182,15 +181,10 @@ def _exists(file: str) -> bool:
 
 def _nearest(file: str) -> str:
     """Return ` (did you mean FILE?)` for the file in the same folder with the same suffix and the nearest name."""
-    from difflib import get_close_matches
-
     path = Path(file)
-    try:
-        names = [other.name for other in path.parent.iterdir() if other.suffix == path.suffix]
-    except (OSError, ValueError):
-        return ""
-    found = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f" (did you mean {path.parent / found[0]}?)" if found else ""
+    with suppress(OSError, ValueError):
+        return nearest(str(path), [str(other) for other in path.parent.iterdir() if other.suffix == path.suffix])
+    return ""
 
 
 def _saves(request: Request, file: str, requeues: bool) -> bool:

@@ -182,6 +182,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
+        "grace_seconds": Basis(("site.grace",)),
+        "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
         "directives": Basis(("site.directives", "request.directive")),
