@@ -55,7 +55,6 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
             gpus * per_gpu > cores,
             f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores",
         ),
-        "gpu": (partition.gpu and not gpus, "names a GPU, but gpus_per_node is 0"),
         "compute_capability": (
             partition.compute_capability and not gpus,
             "a node without GPUs (gpus_per_node) has none",
