@@ -133,10 +133,10 @@ def _paths(request: Request) -> Iterator[str]:
 def _file(words: list[str]) -> str:
     """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
     names = [Path(word).name for word in words]
-    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), 0)
-    if start and not _WRAPPER.fullmatch(names[0]):
+    if not _INTERPRETER.fullmatch(names[0]) and not _WRAPPER.fullmatch(names[0]):
         return ""
-    for before, word in pairwise(words[start:] if _INTERPRETER.fullmatch(names[start]) else []):
+    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), len(words))
+    for before, word in pairwise(words[start:]):
         if re.fullmatch(r"-[A-Za-z]*m|--module", before):
             return _module_file(word)
         if "$" in word or _NO_FILE.fullmatch(word):
