@@ -23,7 +23,7 @@ from hpclaunch.schedulers import scheduler
 # These run the first file among their arguments, if they run a file; and what may stand before them.
 _INTERPRETER = re.compile(r"(?:python|bash|sh|zsh|dash|torchrun)[\d.]*")
 _WRAPPER = re.compile("env|time|nice|nohup|timeout|numactl|stdbuf|nsys|uv|srun|mpirun|mpiexec")
-_NO_FILE = re.compile(r"-|-[A-Za-z]*c|--no[-_]python")
+_NO_FILE = re.compile(r"-|-[A-Za-z]*[cm]|--module|--no[-_]python")
 # Lines of setup that create no files and do not change the folder; and what makes a command find its files elsewhere.
 _KEEPS = re.compile(r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?")
 _MOVES = re.compile(r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b")
@@ -131,14 +131,12 @@ def _paths(request: Request) -> Iterator[str]:
 
 
 def _file(words: list[str]) -> str:
-    """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
+    """Return the script that a command runs, or "" if it cannot be known."""
     names = [Path(word).name for word in words]
     if not _INTERPRETER.fullmatch(names[0]) and not _WRAPPER.fullmatch(names[0]):
         return ""
     start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), len(words))
     for before, word in pairwise(words[start:]):
-        if re.fullmatch(r"-[A-Za-z]*m|--module", before):
-            return _module_file(word)
         if "$" in word or _NO_FILE.fullmatch(word):
             return ""
         if word.endswith((".py", ".sh")):
@@ -146,15 +144,6 @@ def _file(words: list[str]) -> str:
         if not (word.startswith("-") or before.startswith("-")):  # a script of another name
             return ""
     return ""
-
-
-def _module_file(name: str) -> str:
-    """Return the file of `python -m NAME`, or "" if that may be an installed module."""
-    path = Path(*name.split("."))
-    main, file = str(path / "__main__.py"), str(path.with_suffix(".py"))
-    if _exists(main):
-        return main
-    return file if _exists(file) or _exists(f"{path.parts[0]}/__init__.py") else ""
 
 
 def _program_problem(request: Request, here: bool) -> str:
@@ -188,10 +177,11 @@ def _nearest(file: str) -> str:
 
 
 def _saves(request: Request, file: str, requeues: bool) -> bool:
-    """Return whether the command or its file looks as if it saves when it is warned."""
-    text, path = " ".join(request.command), Path(file or request.command[0])
+    """Return whether the command's script, if it can be read, or the command looks as if it saves when it is warned."""
+    text = " ".join(request.command)
     with suppress(OSError, ValueError):
-        if path.is_file():  # reading a pipe would consume it
-            with path.open(encoding="utf-8", errors="replace") as program:
-                text += program.read(_LONGEST)
+        if not Path(file).is_file():  # reading a pipe would consume it
+            return not file or bool(_SAVES.search(text))
+        with Path(file).open(encoding="utf-8", errors="replace") as program:
+            text += program.read(_LONGEST)
     return bool(_SAVES.search(text) or (requeues and _LIGHTNING.search(text)))
