@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from click.core import ParameterSource
 
 from hpclaunch import paths
@@ -61,7 +60,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         )
     )
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(results), indent=2))
+        click.echo(json.dumps([result.record() for result in results], indent=2))
     else:
         width = max(len(result.probe) for result in results)
         for result in results:

@@ -17,7 +17,7 @@ from hpclaunch.doctor.result import RUN_SECONDS, Patient, Result, Verdict, ok, p
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import shown, user_config
 
-_BEGIN, _END = "# Environment.\n", "\ncommand=("  # templates/base.sh.j2
+_BEGIN, _END = "\n# ---------- Your job ----------\n", "\ncommand=("  # templates/base.sh.j2
 _LOOK = """
 import sys
 sys.path[:] = filter(None, sys.path)  # not from the current folder
@@ -47,7 +47,7 @@ def environment(patient: Patient) -> Iterator[Result]:
         return
     variables, complaint = _variables(patient.script)
     if complaint:
-        remedy = "see `# Environment.` in what `hpclaunch render` prints: modules, venv and setup"
+        remedy = "see `Your job` in what `hpclaunch render` prints: modules, venv and setup"
         yield problem("environment", complaint, remedy)
     else:
         yield ok("environment", "modules, venv and lines of setup work here")
@@ -59,7 +59,7 @@ def _variables(script: str) -> tuple[dict[str, str], str]:
     """Run the lines here; return the environment that they leave, and what went wrong."""
     lines = script.partition(_BEGIN)[2].partition(_END)[0]
     if _BEGIN not in script or _END not in script:
-        raise HpclaunchError("the template's script has no part `# Environment.`")
+        raise HpclaunchError("the template's script has no part `Your job`")
     with tempfile.TemporaryDirectory(prefix="hpclaunch-doctor-") as name:
         kept = Path(name, "env")
         try:

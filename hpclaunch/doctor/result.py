@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from hpclaunch.job.diagnostic import Diagnostic
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
@@ -26,6 +27,11 @@ class Result(Struct, frozen=True):
     found: str
     remedy: str = ""
     out_of_reach: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """Return the result for JSON: a diagnostic as in every command, with its verdict and remedy."""
+        diagnostic = Diagnostic(self.probe, self.found, refuses=self.verdict == "problem")
+        return diagnostic.record() | {"verdict": self.verdict, "remedy": self.remedy}
 
 
 def ok(probe: str, found: str) -> Result:

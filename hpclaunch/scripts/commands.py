@@ -14,6 +14,7 @@ from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
+_EDITS = ("sed", "awk", "grep", "perl")  # they have programs of their own among their words
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 
 
@@ -38,8 +39,10 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
         if command.says or "ssh" in command.inside or id(command) in outer:
             continue
         pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
+        pairs = [(name, word) for name, word in pairs if "\n" not in word]  # a usage text
         words = [f"{name}={_quoted(word)}" for name, word in pairs] + [*map(_quoted, command.files)]
         words = [*command.words[:1], *words, *map(_quoted, opened(command.words[1:], program.variables))]
+        words = [word for word in words if command.name not in _EDITS or "<" not in word]
         text = " ".join(words)
         for name, value in known.items():
             text = replaced(text, name, value)
@@ -167,7 +170,4 @@ def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
 
 _Check = Callable[[Program, Asked], Iterator[Remark]]
 _EVERYWHERE: tuple[_Check, ...] = (_fan_out, _ports, _wait, _devices)
-_BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {
-    "slurm": (_early, _layout),
-    "pbs": PBS_CHECKS,
-}
+_BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {"slurm": (_early, _layout), "pbs": PBS_CHECKS}

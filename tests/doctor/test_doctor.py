@@ -30,7 +30,8 @@ def examined(cli, monkeypatch, tmp_path):
         assert result.exit_code == code, result.output
         found: dict[str, list[tuple[str, str, str]]] = {}
         for row in json.loads(result.stdout):
-            found.setdefault(row["probe"], []).append((row["verdict"], row["found"], row["remedy"]))
+            found.setdefault(row["check"], []).append((row["verdict"], row["message"], row["remedy"]))
+            assert row["refuses"] == (row["verdict"] == "problem")
         return found
 
     return call
@@ -179,7 +180,7 @@ def test_a_job_that_the_site_refuses(examined, quick, qsub):
     qsub()
     found = examined("--site", "gadi-here", "-t", "90h", code=1)
     assert found["job"][0][0] == "problem"
-    assert "walltime: 90:00:00 asked" in found["job"][0][1]
+    assert "walltime: 90:00:00 exceeds" in found["job"][0][1]
     assert found["server"][0][0] == "ok"
 
 

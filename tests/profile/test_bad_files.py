@@ -111,7 +111,7 @@ def test_one_broken_profile_breaks_nothing_else(cli, work, monkeypatch):
     assert "gadi NCI Gadi (pbs)" in listed
     assert "\x1b" not in cli("site", "list").stdout
     assert cli("render", "--site", "gadi", "-A", "ab12", "--", "true").exit_code == 0
-    assert '"probe"' in cli("doctor", "--json", "--site", "gadi", "--", "true").stdout
+    assert '"verdict"' in cli("doctor", "--json", "--site", "gadi", "--", "true").stdout
     monkeypatch.setenv("_HPCLAUNCH_COMPLETE", "bash_complete")
     for words in ("hpclaunch render -s ", "hpclaunch render -s bool -p "):
         monkeypatch.setenv("COMP_WORDS", words)

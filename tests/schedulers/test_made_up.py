@@ -76,9 +76,9 @@ def test_render_prints_its_script():
     words = ("--nodes", "2", "--directive", "priority=low", "--", "python", "train.py")
     script = call("render", *words)
     assert "#FORK priority=low\n" in script
-    assert "job_id=$FORK_JOBID\n" in script
+    assert "hpclaunch-runs/$FORK_JOBID\n" in script
     job = submit("--nodes", "2", "--directive", "priority=low", "--wait", "--", "true")
-    assert "job_id=$FORK_JOBID\n" in Path("hpclaunch-runs", job, "job.sh").read_text()
+    assert "hpclaunch-runs/$FORK_JOBID\n" in Path("hpclaunch-runs", job, "job.sh").read_text()
 
 
 def test_a_failure_is_explained():
@@ -115,7 +115,7 @@ def test_doctor_and_site_know_it(monkeypatch):
     """The doctor looks for its commands; a profile with an unknown scheduler lists it among those that are known."""
     process = start("doctor", "--json", "--workload", "env")
     rows = json.loads(process.communicate(timeout=100)[0])
-    assert next(row for row in rows if row["probe"] == "scheduler")["found"] == "bash are on PATH"
+    assert next(row for row in rows if row["check"] == "scheduler")["message"] == "bash are on PATH"
     profile = paths.user_config() / "site_profiles" / "fork.yaml"
     profile.write_text(profile.read_text().replace("scheduler: fork", "scheduler: zzz"))
     process = start("render")

@@ -39,13 +39,13 @@ def test_the_doctor_asks_slurm():
     own = ("--site", "mine", "--", sys.executable, "-c", "")
     call("site", "new", "mine", "--detect")
     answer = call("doctor", "--json", *own, code=1)  # the tests' folder is in /tmp
-    found = {row["probe"]: row for row in json.loads(answer)}
+    found = {row["check"]: row for row in json.loads(answer)}
     assert {probe for probe, row in found.items() if row["verdict"] == "problem"} <= {"shared", "torch"}  # a CPU build
-    assert found["server"]["found"] == "Slurmctld(primary) at slurmctl is UP"
-    assert found["partition"]["found"] == "gpu_p13 is there and open"
-    assert found["account"]["found"] == "abc@v100 is yours"
+    assert found["server"]["message"] == "Slurmctld(primary) at slurmctl is UP"
+    assert found["partition"]["message"] == "gpu_p13 is there and open"
+    assert found["account"]["message"] == "abc@v100 is yours"
     assert found["job"]["verdict"] == "ok"
     answer = call("doctor", "--json", "-A", "abc@h100", *own, code=1)
-    found = {row["probe"]: row for row in json.loads(answer)}
-    assert "abc@h100 is not yours" in found["account"]["found"]
-    assert "Invalid account" in found["job"]["found"]
+    found = {row["check"]: row for row in json.loads(answer)}
+    assert "abc@h100 is not yours" in found["account"]["message"]
+    assert "Invalid account" in found["job"]["message"]
