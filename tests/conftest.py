@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -47,6 +47,19 @@ def frozen(kind: str) -> Path:
 
 
 paths.shipped = frozen
+
+
+class Process(subprocess.Popen):
+    """A process that a test starts, and that does not outlive it."""
+
+    started: ClassVar[list[Process]] = []
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.started.append(self)
+
+
+subprocess.Popen = Process
 FOREIGN = re.compile(
     r"(HPCLAUNCH|SLURM|PBS|OMPI|PMIX|TORCHELASTIC)_|(COLUMNS|LINES|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|(LOCAL_|NODE_)?RANK|VIRTUAL_ENV)$"
 )
@@ -87,6 +100,16 @@ settings.load_profile("some")
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden scripts anew")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What modules load when they are imported is not from the checkout's ./site_profiles, but frozen."""
+    before = Path.cwd()
+    os.chdir(SCRATCH)
+    result = yield
+    os.chdir(before)
+    return result
 
 
 def pytest_collection_modifyitems(items):
@@ -145,8 +168,8 @@ def clean(monkeypatch, tmp_path, request):
     if request.node.get_closest_marker("shipped"):
         monkeypatch.setattr(paths, "shipped", really_shipped)
     yield
-    while started:
-        with started.pop() as process:  # which closes its pipes
+    while Process.started:
+        with Process.started.pop() as process:  # which closes its pipes
             process.kill()
 
 
@@ -169,15 +192,11 @@ def cli():
     return call
 
 
-started: list[subprocess.Popen[str]] = []
-
-
 def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own, which does not outlive the test."""
+    """Start the real command line as a process of its own."""
     command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started.append(subprocess.Popen(command, **(pipes | options)))
-    return started[-1]
+    return subprocess.Popen(command, **(pipes | options))
 
 
 def call(*words: object, code: int = 0, seconds: float = 60) -> str:
@@ -416,7 +435,8 @@ def qsub(standin, work, monkeypatch, tmp_path):
 PBS_PROFILES = {
     # Gadi without what this machine has not: its modules and its project.
     "gadi-here": "extends: gadi\ntitle: The tests' own\nmodules: []\nmodule_paths: []\nstorage: []\numask: null\n"
-    "account: ab12\nhostnames: []\npoll: '00:00:01'\n",
+    "account: ab12\nhostnames: []\npoll: '00:00:01'\n"
+    "partitions: {gpuvolta: {charge: {unit: SU, per: core, rate: 3.0, mem_gb_per_core: 7.958333333333333}}}\n",
     "pbs-here": "extends: pbs\ntitle: The tests' own\npoll: '00:00:01'\n",
     "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",
     "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nresubmit: false\n",

@@ -15,7 +15,14 @@ README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+# Those that run a job's script or import torch take seconds.
+CASES = [
+    pytest.param(block, id=str(number), marks=[pytest.mark.train] if re.search("hpclaunch (run|doctor)", block) else [])
+    for number, block in enumerate(BLOCKS)
+]
+
+
+@pytest.mark.parametrize("block", CASES)
 def test_readme_tells_what_happens(block, work):
     """Each command that the README shows prints what the README shows; ... stands for what differs."""
     if "train.py\nhpclaunch: keep" not in block:

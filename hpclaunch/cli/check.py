@@ -22,10 +22,11 @@ from hpclaunch.job.plan import Plan
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
+@click.option("--as-request", is_flag=True, help="With --script: print the hpclaunch command for its job.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
 def check_command(
-    ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_json: bool, **values: Any
+    ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_request: bool, as_json: bool, **values: Any
 ) -> None:
     """Check COMMAND's job, all at once, and show its plan; submit nothing.
 
@@ -36,9 +37,10 @@ def check_command(
         from hpclaunch.cli.requests import script_options
 
         host, typed = script_options(ctx, values)
-        raise SystemExit(check_script(script, host, values["site"], typed, fix=fix, diff=diff, as_json=as_json))
-    if fix or diff:
-        raise click.UsageError(f"--{'fix' if fix else 'diff'} needs --script FILE", ctx)
+        raise SystemExit(check_script(script, host, values["site"], typed, fix=fix, diff=diff, as_json=as_json,
+                                      as_request=as_request))  # fmt: skip
+    if fix or diff or as_request:
+        raise click.UsageError("--fix, --diff and --as-request need --script FILE", ctx)
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, diagnostics = consider(profile, request)

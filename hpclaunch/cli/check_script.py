@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hpclaunch.cli.foreign import announce
-from hpclaunch.errors import HpclaunchError, counted
+from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.directives.read import PREFIX, scheduler_of, words
 from hpclaunch.profile import search
@@ -31,8 +31,9 @@ _LONGEST = 300_000  # bytes; job scripts have a few thousand
 
 
 def check_script(
-    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], *, fix: bool, diff: bool, as_json: bool
-) -> int:
+    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], *, fix: bool, diff: bool, as_json: bool,
+    as_request: bool = False,
+) -> int:  # fmt: skip
     """Print the diagnostics of a script, or with `fix` or `diff` what it is without those that can be fixed.
 
     `host` is the profile that knows this machine. Return the exit code.
@@ -40,6 +41,8 @@ def check_script(
     from hpclaunch.job.machine import follow_links, missing_folders
 
     text = _load(path)
+    if as_request:
+        return _as_request(path, text, site_name, host)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
     here = _is_here(profile)
@@ -66,6 +69,27 @@ def check_script(
     elif new is not None:
         click.echo(new, nl=False)
     return 1 if report.refused else 0
+
+
+def _as_request(path: Path, text: str, site_name: str | None, host: str | None) -> int:
+    """Print the command that asks for a script's job at the site `site_name`, or at the script's own."""
+    from hpclaunch.scripts.as_request import as_request
+
+    lines = split_lines(text)
+    target = search.load(site_name) if site_name else None
+    own = scheduler_of(lines)
+    fits = target and target.site.scheduler == own
+    profile = target if target and fits else _profile(path, lines, None, host)
+    announce(dict.fromkeys([*profile.foreign, *(target.foreign if target else [])]))
+    command, left, problems = as_request(examine(text, profile), target or profile)
+    name = click.format_filename(path)
+    for what in left:
+        click.echo(f"{name}: left out: {printable(what, kept='')}", err=True)
+    for what in problems:
+        click.echo(f"{name}: no request: {printable(what, kept='')}", err=True)
+    if command:
+        click.echo(command)
+    return 1 if problems else 0
 
 
 def _load(path: Path) -> str:

@@ -53,7 +53,7 @@ def planned_request(
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
     folder, not from another machine's. `mistaken` is make_request's.
     """
-    from hpclaunch.job.machine import follow_links, look_up_program
+    from hpclaunch.job.machine import follow_links, look_up_folders, look_up_program
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -62,7 +62,7 @@ def planned_request(
     if scheduler(profile.site.scheduler).here:
         values |= {name: None for name in _OF_A_SITE if not _typed(ctx, name)}
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
-    return look_up_program(profile.site, request, starts), profile
+    return look_up_program(profile.site, look_up_folders(profile.site, request), starts), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:

@@ -77,6 +77,20 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     return structs.replace(request, machine=machine)
 
 
+def look_up_folders(site: Site, request: Request) -> Request:
+    """Return the request with the folders of its output, as its directives name them, that are not there."""
+    if not request.directive:
+        return request
+    from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
+    from hpclaunch.job.directives.read import PREFIX, read
+
+    if site.scheduler not in PREFIX:
+        return request
+    given = read([f"{PREFIX[site.scheduler]} {line}" for line in request.directive], site.scheduler, set())
+    missing = missing_folders(output_folders(given), here=False)
+    return structs.replace(request, machine=structs.replace(request.machine, missing_folders=missing))
+
+
 def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
     """Return those folders that are not there, seen from here or from `beside`; and whether that is sure.
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 from hpclaunch.job.directives.asked import Asked
 from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.checks import Named, at_line
 from hpclaunch.scripts.launch import Program, assignments, opened, replaced
 from hpclaunch.scripts.pbs_commands import PBS_CHECKS
 from hpclaunch.scripts.ranks import step_size
-from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
+_EDITS = ("sed", "awk", "grep", "perl")  # they have programs of their own among their words
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 
 
@@ -21,7 +22,7 @@ _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 _WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
 
 
-def look(program: Program, asked: Asked) -> Iterator[Remark]:
+def look(program: Program, asked: Asked) -> Iterator[Named]:
     """Yield what there is to say of the commands."""
     for check in (*_EVERYWHERE, *_BY_SCHEDULER.get(asked.profile.site.scheduler, ())):
         yield from check(program, asked)
@@ -38,8 +39,10 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
         if command.says or "ssh" in command.inside or id(command) in outer:
             continue
         pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
+        pairs = [(name, word) for name, word in pairs if "\n" not in word]  # a usage text
         words = [f"{name}={_quoted(word)}" for name, word in pairs] + [*map(_quoted, command.files)]
         words = [*command.words[:1], *words, *map(_quoted, opened(command.words[1:], program.variables))]
+        words = [word for word in words if command.name not in _EDITS or "<" not in word]
         text = " ".join(words)
         for name, value in known.items():
             text = replaced(text, name, value)
@@ -57,7 +60,7 @@ def _words(asked: Asked) -> tuple[str, str, bool]:
     return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
 
 
-def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
+def _fan_out(program: Program, asked: Asked) -> Iterator[Named]:
     """Find a training that starts on one node only, or under Slurm as one of several tasks.
 
     Sure of a bare python on GPUs, and of torchrun on one of several nodes; of what else is started it is not known
@@ -82,7 +85,7 @@ def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
         text = f"runs on the first of {asked.nodes} nodes only: start it on each, with {starter}"
     if tasks > 1:
         text = f"`{' '.join(start.command.words[:3])[:60]}` {text}"
-        yield remark("fan-out", start.line, text, refuses=sure and asked.gpus > 0)
+        yield at_line("fan-out", start.line, text, refuses=sure and asked.gpus > 0)
 
 
 def _reaches(command: Command) -> bool:
@@ -92,7 +95,7 @@ def _reaches(command: Command) -> bool:
     )
 
 
-def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
+def _ports(program: Program, asked: Asked) -> Iterator[Named]:
     most = asked.partition.gpus_per_node
     exclusive = any(text.startswith("--exclusive") for _, text in asked.carried)
     if asked.nodes > 1 or exclusive or not 0 < asked.gpus < most:
@@ -105,10 +108,10 @@ def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
         for port in ports:
             if re.fullmatch(r"[1-9]\d{3,4}", port):
                 text = f"port {port} is fixed, other jobs share the node ({asked.gpus} of {most} GPUs): make it of "
-                yield remark("fixed-port", command.line, text + _words(asked)[1])
+                yield at_line("fixed-port", command.line, text + _words(asked)[1])
 
 
-def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
+def _wait(program: Program, _asked: Asked) -> Iterator[Named]:
     """Find a start in the background that the script's end kills."""
     commands = program.body.commands
     starts = {id(start.command) for start in program.starts}
@@ -121,10 +124,10 @@ def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
     if behind and not any(stays):
         last = commands[behind[-1]]
         text = f"`{' '.join(last.words[:3])[:60]} ... &`, and the script ends, which ends the job: add wait"
-        yield remark("wait", last.line, text)
+        yield at_line("wait", last.line, text)
 
 
-def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
+def _devices(program: Program, asked: Asked) -> Iterator[Named]:
     """Compare the counts that the command names with those that the job has."""
     for start in program.main:
         if layer := start.layer("torchrun"):
@@ -132,14 +135,14 @@ def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
             ranks = whole(per_node)
             if whole(nnodes) not in (None, asked.nodes):
                 text = f"torchrun for {nnodes} nodes, the directives ask for {asked.nodes}"
-                yield remark("trainer", start.line, text)
+                yield at_line("trainer", start.line, text)
             if ranks and asked.gpus and ranks != asked.gpus:
                 text = f"torchrun starts {ranks} ranks on a node, the directives ask for {asked.gpus} GPUs there"
                 more = ranks > asked.gpus
-                yield remark("trainer", start.line, text, refuses=more)
+                yield at_line("trainer", start.line, text, refuses=more)
 
 
-def _early(program: Program, asked: Asked) -> Iterator[Remark]:
+def _early(program: Program, asked: Asked) -> Iterator[Named]:
     """Find variables of a task that the batch shell expands."""
     several = {"SLURM_NODEID": asked.nodes > 1, "SLURM_LOCALID": asked.starts > 1,
                "SLURM_PROCID": asked.nodes * asked.starts > 1}  # fmt: skip
@@ -151,10 +154,10 @@ def _early(program: Program, asked: Asked) -> Iterator[Remark]:
         )
         for name in [name for name in several if several[name] and name in expanded][:1]:
             text = f"${name} is expanded here, by the batch shell: 0 for every task; write it inside of "
-            yield remark("early-variable", command.line, text + "srun bash -c '...', in single quotes")
+            yield at_line("early-variable", command.line, text + "srun bash -c '...', in single quotes")
 
 
-def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
+def _layout(program: Program, asked: Asked) -> Iterator[Named]:
     for start in program.main:
         if start.layer("srun") is None:
             continue
@@ -162,12 +165,9 @@ def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
         line = asked.size_line or start.line
         if own and per_node > 1:
             text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
-            yield remark("layout", line, text)
+            yield at_line("layout", line, text)
 
 
-_Check = Callable[[Program, Asked], Iterator[Remark]]
+_Check = Callable[[Program, Asked], Iterator[Named]]
 _EVERYWHERE: tuple[_Check, ...] = (_fan_out, _ports, _wait, _devices)
-_BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {
-    "slurm": (_early, _layout),
-    "pbs": PBS_CHECKS,
-}
+_BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {"slurm": (_early, _layout), "pbs": PBS_CHECKS}

@@ -117,7 +117,7 @@ def _look(
     given = directives.read(lines, scheduler, body.heredocs)
     report.program = program = understand(body, site)
     report.asked = asked = directives.dialect(scheduler).ask(profile, given, typed)
-    found += [(check, one) for check, one in given.found if check != "directives"]
+    found += [(check, one) for check, one in given.found if check not in ("directives", "env")]
     found += commands.look(program, asked)
     main, texts = program.main, list(commands.texts(program, asked))
     values = complete(asked, main[-1] if main else None) | typed

@@ -29,7 +29,7 @@ def fixed(text: str, examine: Callable[[str], Report]) -> tuple[str, list[Diagno
         said = {other.message for other in after.diagnostics}
         refused = {other.check for other in after.diagnostics if other.refuses}
         before = {other.check for other in report.diagnostics if other.refuses}
-        if new == text or one.message in said or refused - before:
+        if new == text or one.message in said or (refused - before and not one.fatal):
             failed.add(one.message)
         else:
             text, report = new, after

@@ -31,14 +31,14 @@ _WORDS = {
 _COMMANDS = {"command", "declaration_command", "unset_command", "variable_assignments", "for_statement"}
 _REDIRECTS = {"file_redirect", "heredoc_redirect", "herestring_redirect"}
 _SHELLS = {"bash", "sh", "zsh"}
-# What their words name is shown, or is for another job; and programs of their own.
+# What their words name is shown, or is for another job.
 _SAYS = {"echo", "printf", "logger", "mail", ":", "sbatch", "qsub"}
-_EDITS = {"sed", "awk", "grep", "perl"}
 _NAMED = {"declaration_command", "unset_command", "for_statement"}  # their first word is no word to the library
 _DEEPEST = 5  # shells started by shells
 _LONGEST_LOOP = 5000
 # tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
 _JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
+_LEFT = re.compile(r"<\w[\w .:/-]*>")  # what an example left to be filled in looks like redirections
 _HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([\w=.!+%@-]+)\2")
 
 
@@ -80,7 +80,6 @@ class Command(Struct):
     """
 
     line: int
-    last_line: int
     words: list[Word] = []
     settings: list[Setting] = []
     files: list[Word] = []
@@ -105,14 +104,13 @@ class Script(Struct):
     """A script as far as it could be read.
 
     `error` is the line of a quote or block that is never closed, and what that is; `unread` is the first line that
-    could not be read. `quiet` are the lines that are another file's, or a text that is shown.
+    could not be read, `heredocs` are those that are other files'.
     """
 
     commands: list[Command] = []
     heredocs: set[int] = set()
     error: tuple[int, str] | None = None
     unread: int = 0
-    quiet: set[int] = set()
 
 
 def can_read() -> bool:
@@ -124,12 +122,11 @@ def read(text: str) -> Script:
     """Return the commands of `text`; none without the library that reads bash."""
     heredocs = heredoc_lines(text.split("\n"))
     if not can_read():
-        return Script([], heredocs, quiet=heredocs)
+        return Script([], heredocs)
     reader = _Reader(text)
     reader.walk()
     called = {word for command in reader.commands for word in command.words}
     script = Script([one for one in reader.commands if not one.function or one.function in called], heredocs)
-    script.quiet = heredocs.union(*(range(one.line, one.last_line + 1) for one in reader.commands if _is_text(one)))
     if reader.unread:
         script.error, script.unread = unclosed(text, heredocs, reader.leaves), reader.unread
     return script
@@ -149,15 +146,6 @@ def heredoc_lines(lines: list[str]) -> set[int]:
                 found.update(range(last + 1, last + at + 2))
                 last += at + 1
     return found
-
-
-def _is_text(command: Command) -> bool:
-    """Tell whether a command shows or edits something, or keeps a text of several lines."""
-    return (
-        command.says
-        or command.name in _EDITS
-        or any("\n" in one.value and one.items is None for one in command.settings)
-    )
 
 
 @cache
@@ -181,11 +169,13 @@ class _Reader:
 
     def walk(self, around: Command | None = None) -> None:
         """Fill `commands`, on a stack of its own: how deep a script nests is not for Python's to bear."""
-        stack = [(self.root, self.root, around or Command(0, 0))]
+        stack = [(self.root, self.root, around or Command(0))]
         while stack:
             node, parent, context = stack.pop()
             if node.type == "ERROR" or node.is_missing:
                 self.unread = self.unread or self._line(node)
+                if left := _LEFT.search(self.source.split(b"\n")[node.start_point.row].decode(errors="replace")):
+                    self.commands.append(Command(self._line(node), settings=[Setting("", Word(left[0]))]))
             elif not node.child_count:
                 self.leaves.append((node.type, self._line(node)))
             if node.type in _COMMANDS or (node.type == "variable_assignment" and parent.type not in _COMMANDS):
@@ -211,9 +201,7 @@ class _Reader:
 
     def _command(self, node: Node, whole: Node, context: Command) -> None:
         """Add the command that a node is; `whole` is the node with its redirections."""
-        command = structs.replace(
-            context, line=self._line(node), last_line=self.line + whole.end_point.row, words=[], settings=[]
-        )
+        command = structs.replace(context, line=self._line(node), words=[], settings=[])
         parts = [node] if node.type == "variable_assignment" else node.children
         for part in parts if whole is node else [*parts, *whole.children]:
             if part.type == "variable_assignment":
@@ -242,7 +230,8 @@ class _Reader:
             elif part.type == "heredoc_body":
                 command.heredocs = [*command.heredocs, self._text(part)]
             elif node.type == "file_redirect" and part.type in _WORDS - {"number"}:
-                command.files = [*command.files, self._word(part)]
+                left = _LEFT.match(self.source[node.start_byte : node.start_byte + 80].decode(errors="replace"))
+                command.files = [*command.files, Word(left[0]) if left else self._word(part)]
 
     def _word(self, node: Node) -> Word:
         """Return a word: the parts that the shell expands as they are, those between without their quotes."""

@@ -91,7 +91,10 @@ def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, mo
         (("-J", "mine"), "#PBS -N mine"),
         (("--mem-gb", "100"), "#PBS -l mem=100GB"),
         (("--storage", "gdata/ab12", "--storage", "scratch/xy34"), "storage=gdata/dk92+gdata/ab12+scratch/xy34"),
-        (("--module", "pytorch/2.1", "--module", "cuda/12"), "module load pytorch/2.1 || exit 1\nmodule load cuda/12"),
+        (
+            ("--module", "pytorch/2.1", "--module", "cuda/12"),
+            "module load pytorch/2.1 || { at='module load pytorch/2.1'; exit 1; }\nmodule load cuda/12",
+        ),
         (("--venv", "~/my env"), "source \"$HOME\"'/my env'/bin/activate || exit 1"),
         (("--env", "A=it's $HOME"), "export A='it'\"'\"'s $HOME'"),
         (("--setup", "ulimit -n 4096"), "\nulimit -n 4096\n"),
@@ -206,7 +209,7 @@ def test_own_template_wins_and_can_extend_the_shipped_one(cli, work):
     """A block of a person's own template takes the place of the shipped one's."""
     (work / "templates").mkdir()
     (work / "templates" / "gadi.sh.j2").write_text(
-        '{% extends "builtin/gadi.sh.j2" %}\n{% block folder %}echo mine\n{{ super() }}{% endblock %}\n'
+        '{% extends "builtin/gadi.sh.j2" %}\n{% block run_folder %}echo mine\n{{ super() }}{% endblock %}\n'
     )
     script = cli(*RENDER, "--", "true").stdout
     assert "\necho mine\n" in script

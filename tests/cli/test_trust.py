@@ -47,7 +47,8 @@ def hostile(work, monkeypatch):
     (work / "templates").mkdir()
     (work / "templates" / "gadi.sh.j2").write_text(
         '{%- extends "builtin/gadi.sh.j2" %}\n'
-        f"{{%- block folder %}}\n# Environment.\ntouch {canary}\ncommand=(\n{{{{ super() }}}}{{% endblock %}}\n"
+        f"{{%- block run_folder %}}\n# ---------- Your job ----------\ntouch {canary}\ncommand=(\n"
+        "{{ super() }}{% endblock %}\n"
     )
     for name in ("python", "bin/activate", "torch.py", "evil", "sitecustomize.py"):
         path = work / name

@@ -97,8 +97,8 @@ run_node() { # NODE_RANK
 
 # pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
 (umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail run_rank run_torchrun run_node && declare -p command &&
-    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM \
-        PBS_TASKNUM &&
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
+        PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
     export -p && printf 'export -f fail run_rank; umask 027; cd %q && run_node "$1"\n' "$PWD") || exit 1
 touch "$HPCLAUNCH_RUN_DIR"/node-{0..1}.heartbeat.0; shells=() beats=() heard=()
 for ((node = 0; node < 2; node++)); do # -n counts lines of the nodefile; no newline passes
@@ -131,7 +131,8 @@ while ((deadline == 0 || round < deadline)); do
     { kill $! && ! wait $!; } 2>/dev/null || ((++round))
 done
 ((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
-{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; kill -KILL "$head"; } 2>/dev/null
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; } 2>/dev/null
+{ kill -KILL "$head"; wait "$head"; } 2>/dev/null
 wait "${readers[@]}"
 
 # The first failure gives the job its exit code.

@@ -202,8 +202,9 @@ def test_mpirun_leaves_no_process(work, tmp_path, killed):
     wait_until(lambda: processes_with(str(work / "hpclaunch-runs")) == [], 5)
 
 
-def test_teardown_runs_when_the_job_is_deleted_or_its_environment_fails(work):
+def test_teardown_runs_when_the_job_is_deleted_or_its_environment_fails(work, qsub):
     """On qdel the ranks end first, then the lines of --teardown run, once; they run after a failing --setup too."""
+    qsub(kill_delay=20)
     lines = ("--teardown", "ls up-* >>saved; echo bye >>saved")
     command = ("bash", "-c", "touch up-$RANK; trap 'sleep 1; rm up-$RANK; exit' TERM; while :; do sleep 0.1; done")
     job = submit(*GADI, "--nodes", "2", "--tasks-per-node", "1", *lines, "--", *command)

@@ -106,7 +106,7 @@ def test_a_download_is_where_the_job_runs_it(text, line):
         ("cp /scratch/$PROJECT/x /scratch/${PROJECT}/$USER/y\npython /g/data/$PROJECT/x.py", None),
         ("usage() {\n  echo /g/data/wb00/x\n}\nusage\npython x.py", None),
         ("cat > x.pbs <<EOF\ncd /g/data/wb00\nEOF\npython x.py", None),
-        ("HELP='needs\n/g/data/wb00'\npython x.py", 1),
+        ("HELP='needs\n/g/data/wb00'\npython x.py", None),
         ("# python /g/data/wb00/x\npython x.py", None),
     ],
 )
@@ -186,3 +186,23 @@ def test_a_script_that_is_unread_in_part_is_said_to_be():
     """What the library cannot read is a warning with its line, and the rest is checked all the same."""
     report = examine(JZ + "srun python train.py --devices 8\nfor i in {1..3}; { ls; }\n", search.load("jean-zay"))
     assert [(one.check, one.refuses) for one in report.diagnostics] == [("trainer", True), ("shell", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("python x.py --data /path/to/data", True),
+        ("OUT=<your_folder>\npython x.py", True),
+        ("cd <your project>\npython x.py", True),
+        ("python <your_script>.py", True),
+        ("python x.py <in.txt >out.txt", False),
+        ("sed -i 's/<your_name>/me/' x.cfg\npython x.py", False),
+        ("USAGE='run with\n <your_project> <path>'\npython x.py", False),
+        ("echo 'usage: <your_project>'\npython x.py", False),
+        ("case $1 in\n  -p) P=$2 ;;\n  *) echo '-p <your_project>' ;;\nesac\npython x.py", False),
+        ("cat > next.pbs <<EOF\n#PBS -P <your_project>\nEOF\npython x.py", False),
+    ],
+)
+def test_a_placeholder_is_where_a_value_belongs(text, said):
+    """What an example left to be filled in is said of commands, not of texts that are shown or edited."""
+    assert ("placeholders" in {check for check, _ in found(GADI + text + "\n")}) == said

@@ -253,3 +253,52 @@ def test_an_empty_command_is_refused(cli):
     result = cli("check", "--site", "gadi", "-A", "ab12", "--", "")
     assert result.exit_code == 1
     assert "first word is empty" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["#SBATCH hetjob", "#SBATCH --array=1,", "#SBATCH --cluster=c1", "#SBATCH --exclusive", "#SBATCH --no-req"],
+)
+def test_sbatch_s_own_spellings_are_legal(line):
+    """A second part of a job, a list that ends in a comma, aliases and abbreviations: nothing is said."""
+    assert look("jean-zay", JZ_4 + line + "\nsrun python train.py\n").diagnostics == []
+
+
+def test_totals_are_divided_with_a_queue_of_the_command_line():
+    """-q on the command line tells how many nodes the script's totals are."""
+    text = GADI.replace("#PBS -q gpuvolta\n", "") + "mpirun python train.py\n"
+    report = examine(text, search.load("gadi"), {"partition": "gpuvolta"})
+    assert report.request and (report.request.nodes, report.request.gpus_per_node) == (2, 4)
+    assert report.diagnostics == []
+
+
+def test_a_partition_that_is_named_wins_over_features():
+    """--partition=gpu_p2 -C v100 is gpu_p2, with its eight GPUs."""
+    text = (
+        JZ_1.replace("gpu:4", "gpu:8 --partition=gpu_p2 -C v100").replace("task=40", "task=24") + "srun python x.py\n"
+    )
+    assert [one.check for one in look("jean-zay", text).diagnostics if one.refuses] == []
+
+
+def test_late_directives_are_one_diagnostic():
+    """Thirty directives below the first command are one line of output, which names theirs."""
+    text = GADI_1 + "cd x\n" + "#PBS -m abe\n" * 30 + "python train.py\n"
+    (one,) = (one for one in look("gadi", text).diagnostics if one.check == "late")
+    assert "30 directives (lines 7-36) are ignored" in one.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import os\nos.system('qsub')\nHEAD = '''\n#PBS -q normal\n'''\n", "cat >x <<E\n#PBS -q normal\nE\nqsub x\n"],
+)
+def test_what_is_no_job_script_is_one_diagnostic(text):
+    """A program that writes job scripts is said to be none, and nothing else is said."""
+    (one,) = look("gadi", text).diagnostics
+    assert (one.check, one.refuses) == ("scheduler", False)
+    assert "not a job script" in one.message
+
+
+def test_no_account_names_the_script_s_option():
+    """A script for Gadi is told of -P, one for Jean-Zay of --account; none of the option of hpclaunch."""
+    (one,) = look("gadi", GADI_1.replace("#PBS -P ab12\n", "") + "python train.py\n").diagnostics
+    assert one.check == "account" and "use -P ACCOUNT" in one.message and "-A" not in one.message

@@ -39,8 +39,13 @@ def _given(plan: Plan) -> Directives | None:
 
 def directives(plan: Plan) -> Iterator[Found]:
     """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of unknown options."""
+    yield from found_in_directives(plan, "directives")
+
+
+def found_in_directives(plan: Plan, name: str) -> Iterator[Found]:
+    """Yield what a check finds in directives as they are read."""
     given = _given(plan)
-    yield from (found for check, found in given.found if check == "directives") if given else ()
+    yield from (found for check, found in given.found if check == name) if given else ()
 
 
 def refused_directives(plan: Plan) -> Iterator[Found]:

@@ -29,7 +29,8 @@ def memory(plan: Plan) -> Iterator[Found]:
         )
     asked = [line for line in plan.directives if re.match(r"--mem(-per-(cpu|gpu))?[ =]", line)]
     if plan.request.mem_gb:
-        asked.append(option(plan, "mem_gb", plan.request.mem_gb))
+        written = plan.script.directives.last("mem", "mem-per-cpu", "mem-per-gpu") if plan.script else None
+        asked.append(written.directive if written else option(plan, "mem_gb", plan.request.mem_gb))
     if asked and plan.site.memory_follows_cpus:
         yield Found(
             f"{', '.join(asked)}: on {plan.name} memory comes with the cores; leave it out, "

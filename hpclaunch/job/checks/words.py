@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.checks.directives import found_in_directives
 from hpclaunch.job.checks.spelling import option
 from hpclaunch.job.diagnostic import Found
 
@@ -139,10 +140,11 @@ def job_name(plan: Plan) -> Iterator[Found]:
 
 def env(plan: Plan) -> Iterator[Found]:
     """Refuse a variable that the job, its shell or the scheduler sets itself."""
+    yield from found_in_directives(plan, "env")
     names = sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env})
     for own in sorted(plan.scheduler.own_variables):
         text = f"{own}: the scheduler sets it itself, on each node; use another name"
-        yield from (Found(text, warns=not plan.script, at="env") for name in names if name == own)
+        yield from (Found(text, warns=True) for name in names if name == own and plan.script is None)
         pattern = rf"\s*(?:export\s+)?{own}="
         yield from (Found(text, warns=True, at=line) for line in plan.request.setup if re.match(pattern, line))
     for name in names if plan.script is None else ():

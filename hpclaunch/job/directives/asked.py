@@ -12,6 +12,7 @@ from msgspec import Struct
 from hpclaunch.job.directives.options import Directives, Option
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import scheduler
 from hpclaunch.walltime import clock
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -62,6 +63,9 @@ class Asked(Struct):
                 text = f"{option.directive}: the comma ends {before}'s value, and {item!r} is not a variable"
                 self.directives.say(option.line, f"{text}; use export in the script")
             elif equals:
+                if name in scheduler(self.profile.site.scheduler).own_variables:
+                    text = f"{option.directive}: the scheduler sets {name} itself, on each node; use another name"
+                    self.directives.say(option.line, text, "env")
                 self.values.setdefault("env", {})[name] = value
                 self.lines.setdefault("env", option.line)
             else:

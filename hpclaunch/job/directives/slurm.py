@@ -162,9 +162,15 @@ def _partition(asked: Asked, directives: Directives, typed: Mapping[str, Any]) -
     account = typed.get("account") or asked.values.get("account") or ""
     if "partition" not in asked.values and "@" in account:
         suffix = "@" + account.rpartition("@")[2]
-        fitting = (own for own, part in site.partitions.items() if suffix in part.account_suffixes)
-        if free := next((own for own in fitting if site.partitions[own].directives == []), ""):
-            asked.values["partition"], asked.lines["partition"] = free, asked.lines.get("account", 0)
+        fitting = [own for own, part in site.partitions.items() if suffix in part.account_suffixes]
+        if meant := next((own for own in fitting if site.partitions[own].directives == []), *fitting[:1] or [""]):
+            asked.values["partition"], line = meant, asked.lines.get("account", 0)
+            asked.lines["partition"] = line
+        if lines := site.partitions[meant].directives if meant else None:
+            prefix = f"#SBATCH {lines[0]}"
+            text = f"{account} is charged for {' or '.join(fitting)} only, which is not requested; use {prefix}"
+            edits = [Edit(directives.lines[-1], "$", f"\n{prefix}")] if len(fitting) == 1 else []
+            directives.say(line, text, "account", key=("partitions", meant, "account_suffixes"), edits=edits)
     wanted = str(typed.get("partition") or asked.values.get("partition") or site.default_partition)
     asked.partition = (site.find_partition(wanted) or (wanted, Partition()))[1]
 
