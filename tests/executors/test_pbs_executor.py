@@ -142,8 +142,8 @@ with warnings.catch_warnings(record=True) as said:
     jobs = hpclaunch.executor("gadi-here", force=["arrays"], **options).map_array(abs, [-4, -5, -6])
 print(len(said), [job.result() for job in jobs])
 """).splitlines() == [
-        "arrays: 3 jobs at once are an array: '-J 0-2': gadi-here takes no arrays; submit each job by itself",
-        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here takes no arrays; submit each job by itself",
+        "arrays: 3 jobs at once are an array: -J 0-2: gadi-here takes no arrays; submit each job by itself",
+        "arrays: 2 jobs at once are an array: -J 0-1: gadi-here takes no arrays; submit each job by itself",
         "3",
         "1 [4, 5, 6]",
     ]
@@ -162,15 +162,14 @@ with warnings.catch_warnings(record=True) as said:
 print(*(warning.message for warning in said), sep="\\n")
 print([job.result() for job in jobs])
 """).splitlines() == [
-        "arrays: 2 jobs at once are an array: '-J 0-1': gadi-here may take no arrays; "
-        "submit each job by itself to be sure",
+        "arrays: 2 jobs at once are an array: -J 0-1: gadi-here may take no arrays; submit each job by itself",
         "[1, 2]",
     ]
     assert len(asked.read_text().splitlines()) == 1
 
 
 def test_an_array_that_the_site_refuses_leaves_nothing(qsub, work):
-    """Where the site refuses the array itself, its own words are the error, and no job is lost: none was submitted."""
+    """If the site refuses the array itself, its own words are the error, and no job is lost: none was submitted."""
     qsub(arrays=False)
     executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
     with (
