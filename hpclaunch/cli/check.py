@@ -45,7 +45,7 @@ def check_command(
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, diagnostics = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
-        from hpclaunch.cli.price import show_remaining
+        from hpclaunch.cli.submit import show_remaining
 
         show_remaining(plan, profile)
     words = [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]

@@ -16,7 +16,7 @@ import click
 from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import compare_options
-from hpclaunch.cli.requests import compared_request, nearer, site_of_this_host
+from hpclaunch.cli.requests import compared_request, nearer
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.compare import Column
@@ -43,7 +43,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         words = []
     pairs = [_pair(word, sites) for word in words]
     named = [at for at, _ in pairs if at is not None]
-    sites = list(dict.fromkeys([*sites, *named])) or [site_of_this_host()]
+    sites = list(dict.fromkeys([*sites, *named])) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
     request = compared_request(ctx, values, several=len(sites) > 1, sized=gpus is not None)
     found = compare.places(
