@@ -22,6 +22,8 @@ from hpclaunch.schedulers import scheduler
 _OF_A_SITE = (
     "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "storage", "directive", "template",
 )  # fmt: skip
+# What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
+_OF_A_SCRIPT = ("command", "module", "setup", "teardown", "venv", "env", "storage", "directive", "workload")
 
 
 def config_file() -> Path | None:
@@ -91,22 +93,14 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
 
 
-def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return this host's profile if no site is given, and the typed options, which win over a script's.
-
-    Raises click.UsageError for an option that cannot win over the script.
-    """
-    from hpclaunch.cli.check_script import WINNING
-
+def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the typed options, which win over a script's. Raises click.UsageError for one that cannot."""
     typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
-    if other := next((name for name in typed if name not in WINNING), None):
+    if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
         what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
         raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
-    if values["max_cost"] is not None:  # the user's own limit, wherever it is set
-        typed["max_cost"] = values["max_cost"]
-    if "force" in typed:
-        typed["force"] = list(typed["force"])
-    return (None if values["site"] else search.match_host()), typed
+    # The user's own limit counts wherever it is set.
+    return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
