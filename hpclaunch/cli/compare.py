@@ -17,7 +17,7 @@ from msgspec import structs
 from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.job import CONTEXT
 from hpclaunch.cli.options import compare_options
-from hpclaunch.cli.requests import compared_request, nearer, site_of_this_host
+from hpclaunch.cli.requests import compared_request, nearer
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.machine import follow_links
@@ -41,7 +41,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
         words = ()
     pairs = [(at or None, name) for at, _, name in (word.rpartition(":") for word in words)]
-    sites = dict.fromkeys([*values.pop("site"), *(at for at, _ in pairs if at)]) or [site_of_this_host()]
+    sites = dict.fromkeys([*values.pop("site"), *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
     request = compared_request(ctx, values, several=len(profiles) > 1, sized=gpus is not None)
     columns, scripts = [], []

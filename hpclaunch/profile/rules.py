@@ -50,10 +50,9 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     cores, gpus, per_gpu = partition.cores_per_node, partition.gpus_per_node, partition.cpus_per_gpu
     if gpus and cores and per_gpu and gpus * per_gpu > cores:
         yield ("cpus_per_gpu",), f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores"
-    if per_gpu and not gpus:
-        yield ("cpus_per_gpu",), "a node without GPUs (gpus_per_node) has no cpus per GPU"
-    if partition.gpu and not gpus:
-        yield ("gpu",), "names a GPU, but gpus_per_node is 0"
+    for key in ("gpu", "cpus_per_gpu", "compute_capability") if not gpus else ():
+        if getattr(partition, key):
+            yield (key,), "gpus_per_node is 0: leave it out"
     if (charge := partition.charge) and charge.per == "gpu" and not gpus:
         yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
     if charge and partition.free:
@@ -65,8 +64,6 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
         yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
     sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
-    if partition.compute_capability and not gpus:
-        yield ("compute_capability",), "a node without GPUs (gpus_per_node) has none"
     if sizes != sorted(set(sizes)):
         yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
     if len(names := [q.name for q in partition.qos]) != len(set(names)):
