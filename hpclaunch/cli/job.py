@@ -73,7 +73,7 @@ def render_command(
 def _write(path: Path, content: bytes, private: bool) -> None:
     """Write a script; a `private` one is readable only by its owner from the beginning."""
     if private and (path.is_file() or not path.exists()):
-        from hpclaunch.runs.registry import write_whole
+        from hpclaunch.paths import write_whole
 
         write_whole(path.resolve(), content)
     else:

@@ -22,25 +22,7 @@ from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import (
-    CANCELLED,
-    COMPLETED,
-    ENDED,
-    FAILED,
-    PENDING,
-    REQUEUED,
-    RUNNING,
-    TIMEOUT,
-    UNKNOWN,
-    Job,
-    State,
-    note_attempts,
-)
-
-__all__ = [
-    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
-    "Run", "State", "find", "newest_first", "note_attempts", "read", "record", "register", "write_whole",
-]  # fmt: skip
+from hpclaunch.schedulers.job import Job, note_attempts
 
 
 class Run(Job, frozen=True, kw_only=True):
@@ -126,8 +108,7 @@ def find(names: Iterable[str]) -> list[Run]:
         return known[:1]
     found = []
     for name in names:
-        run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
-        run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
+        run = _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
         if run is None:
             raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
@@ -155,9 +136,6 @@ def _by_hand(folder: Path) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
-        run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
-        text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
-        text.encode(errors="surrogateescape")  # else, and with a null byte, no name of a file
-        return None if "\0" in text else run
+        return msgspec.convert(json.loads(path.read_bytes()), Run)
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
