@@ -34,7 +34,6 @@ class Watch:
 
     def __init__(self, watched: Iterable[Run] = ()) -> None:
         self.states: dict[Key, State] = {}
-        self.questions = 0
         self._open: dict[Key, Run] = {}
         self._new: set[Key] = set()  # not yet asked for
         self._asked: dict[tuple[str, str], float] = {}  # when, by group of runs that are asked for together
@@ -87,7 +86,6 @@ class Watch:
 
     def _ask(self, group: tuple[str, str], runs: list[Run], now: float) -> list[HpclaunchError]:
         """Ask for `runs`; return the error that ends the waiting."""
-        self.questions += 1
         self._asked[group] = now
         answers, errors = schedulers.states(runs)
         self.states |= answers
