@@ -21,6 +21,7 @@ from hpclaunch.cli.requests import compared_request, nearer
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.machine import follow_links
+from hpclaunch.profile import search
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
