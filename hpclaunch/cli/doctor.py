@@ -13,8 +13,7 @@ from msgspec import structs
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.foreign import rendered_from
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import request_options
+from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import config_file, planned_request
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
@@ -22,10 +21,8 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
-@click.command("doctor", context_settings=CONTEXT)
-@request_options
+@job_command("doctor")
 @json_option
-@click.pass_context
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Look for what would keep a job from running.
 
