@@ -11,8 +11,8 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
-from hpclaunch.cli.job import CONTEXT, planned, quiet_option
-from hpclaunch.cli.options import CONFIRM_ABOVE, request_options
+from hpclaunch.cli.job import planned, quiet_option
+from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.plan import Plan
@@ -22,8 +22,7 @@ from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 
 
-@click.command("submit", context_settings=CONTEXT)
-@request_options
+@job_command("submit")
 @CONFIRM_ABOVE
 @click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
@@ -32,7 +31,6 @@ from hpclaunch.schedulers import scheduler
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @quiet_option
-@click.pass_context
 def submit_command(
     ctx: click.Context,
     /,
