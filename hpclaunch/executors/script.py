@@ -37,8 +37,7 @@ class ScriptExecutor(core.Executor):
     _at_once: int | None = None  # jobs of an array
 
     def __init__(self, folder: Path | str, plan: Plan) -> None:
-        # Not super(): submitit's Slurm executor wants srun on PATH, which a laptop that renders does not have.
-        core.Executor.__init__(self, folder)
+        super().__init__(folder)
         self.plan = plan
 
     @classmethod

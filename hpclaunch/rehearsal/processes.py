@@ -1,4 +1,4 @@
-"""The processes of a rehearsal, found by their session or by a mark in their environment, and their end."""
+"""The processes of a rehearsal, found by a mark in their environment, and their end."""
 
 from __future__ import annotations
 
@@ -12,27 +12,15 @@ from pathlib import Path
 MARK = "HPCLAUNCH_REHEARSAL"  # the rehearsal's folder, in the environment of every process of it
 
 
-def marked(folder: Path) -> list[int]:
-    """Return the processes of the rehearsal in `folder`, without this one."""
-    wanted = f"{MARK}={folder}".encode()
+def marked(folder: Path | str, *variables: str) -> list[int]:
+    """Return the processes of the rehearsal in `folder` that have the `variables` NAME=VALUE, without this one."""
+    wanted = {word.encode() for word in (f"{MARK}={folder}", *variables)}
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
+            if wanted <= {*(process / "environ").read_bytes().split(b"\0")}:
                 found.append(int(process.name))
     return [process for process in found if process != os.getpid()]
-
-
-def in_sessions(leaders: Collection[int]) -> list[int]:
-    """Return the processes in the sessions of `leaders`, without zombies (proc(5), stat)."""
-    found = []
-    for entry in os.listdir("/proc") if leaders else ():  # noqa: PTH208 (thousands of entries)
-        if entry.isdigit():
-            with suppress(OSError):
-                state, _, _, session, *_ = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
-                if state not in {b"Z", b"X"} and int(session) in leaders:
-                    found.append(int(entry))
-    return found
 
 
 def send(number: int, processes: Collection[int]) -> None:

@@ -21,7 +21,7 @@ from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import Job
+from hpclaunch.schedulers.job import Job, leading_number
 
 
 class Run(Job, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def register(run: Run) -> None:
     """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    number = max([time.time_ns(), *(_number(path) + 1 for path in _files()[:1])])
+    number = max([time.time_ns(), *(leading_number(path.name) + 1 for path in _files()[:1])])
     names = "-".join(quote(name, safe="", errors="surrogateescape") for name in (run.site, run.id))
     write_whole(folder / f"{number}-{names}.json", encode(run))
 
@@ -62,12 +62,7 @@ def newest_first() -> list[Run]:
 
 
 def _files() -> list[Path]:
-    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), key=_number, reverse=True)
-
-
-def _number(path: Path) -> int:
-    digits = path.name.split("-")[0]
-    return int(digits[:32]) if digits.isdecimal() else 0
+    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
 
 
 def find(names: Iterable[str]) -> list[Run]:
