@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from hpclaunch.rehearsal.batch import Output, catch_interrupts, hosts
 from hpclaunch.rehearsal.pbs.job import ERROR, OUTPUT, set_up, start
 from hpclaunch.rehearsal.pbs.qsub import NO_QSUB, QUEUE, directives
-from hpclaunch.rehearsal.processes import MARK, end, kill, marked
-from hpclaunch.rehearsal.programs import write_programs
+from hpclaunch.rehearsal.processes import MARK, end, kill, marked, write_programs
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
