@@ -172,7 +172,7 @@ print([job.result() for job in jobs])
 
 
 def test_an_array_that_the_site_refuses_leaves_nothing(qsub, work):
-    """Where the site refuses the array itself, its own words are the error, and no job is lost: none was submitted."""
+    """If the site refuses the array itself, its own words are the error, and no job is lost: none was submitted."""
     qsub(arrays=False)
     executor = hpclaunch.executor("gadi-here", partition="normal", cpus_per_task=1, tasks_per_node=1)
     with (
