@@ -29,7 +29,7 @@ class ScriptExecutor(core.Executor):
     """Submits a plan's script as it is, or with submitit's worker as its command.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, submitit's own names among
-    them, and `array_parallelism` if the scheduler has arrays; each may be prefixed with the scheduler's name.
+    them, and `array_parallelism`; each may be prefixed with the scheduler's name.
     """
 
     job_class = ScriptJob
@@ -48,7 +48,7 @@ class ScriptExecutor(core.Executor):
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
         kind = self.plan.scheduler
         given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
-        valid = self._valid_parameters() if kind.arrays else parameters.names()
+        valid = self._valid_parameters()
         if unknown := sorted(given.keys() - valid):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")
         at_once = given.pop("array_parallelism", self._at_once)

@@ -78,7 +78,8 @@ def find(names: Iterable[str]) -> list[Run]:
         return known[:1]
     found = []
     for name in names:
-        run = _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
+        named = [run for run in known if name in (run.id, run.id.split(".")[0])]
+        run = next((run for run in named if run.path.is_dir()), None) or _moved(name) or next(iter(named), None)
         if run is None:
             raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
@@ -106,6 +107,9 @@ def _by_hand(folder: Path) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), Run)
+        run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
+        text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
+        text.encode(errors="surrogateescape")  # else, and with a null byte, no name of a file
+        return None if "\0" in text else run
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
