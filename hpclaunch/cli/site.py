@@ -134,11 +134,13 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
 
 
 def _draft(name: str) -> str:
-    from hpclaunch.profile import detect
+    from hpclaunch.profile.draft import drafted
 
-    text, machine = detect.drafted(name)
+    text, machine = drafted(name)
+    left_out = [why for why in machine.partitions.values() if isinstance(why, str)]
     click.echo(
-        f"hpclaunch: {machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
+        f"hpclaunch: {machine.source}: {counted(len(machine.partitions) - len(left_out), 'partition')}, "
+        f"{len(left_out)} left out; "
         f"decide {text.count('# Decide:')} lines, look for `Decide:`",
         err=True,
     )

@@ -59,9 +59,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Loader(jinja2.ChoiceLoader):
-    """Templates from one of several folders; lists the files that were used."""
+    """Templates from one of several folders; lists those that were used, each before what it extends."""
 
-    used: list[Path]
+    used: list[jinja2.Template]
 
     def load(
         self,
@@ -70,7 +70,7 @@ class _Loader(jinja2.ChoiceLoader):
         globals: MutableMapping[str, Any] | None = None,  # noqa: A002
     ) -> jinja2.Template:
         template = super().load(environment, name, globals)
-        self.used.append(Path(str(template.filename)))
+        self.used.append(template)
         return template
 
 
@@ -137,8 +137,20 @@ def fill(
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
-    foreign = [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
+    files = [Path(str(template.filename)) for template in loader.used]
+    foreign = [file for file in dict.fromkeys(files) if not paths.is_shipped(file)]
+    for file in foreign:
+        _check_blocks(environment.parse(file.read_text(encoding="utf-8")), file, loader.used[files.index(file) + 1 :])
     return script, foreign
+
+
+def _check_blocks(tree: jinja2.nodes.Template, file: Path, above: Iterable[jinja2.Template]) -> None:
+    """Reject a block that no template above this one has: Jinja leaves it out without a word."""
+    known = {name for template in above for name in template.blocks}
+    for block in tree.body if tree.find(jinja2.nodes.Extends) else ():
+        if isinstance(block, jinja2.nodes.Block) and block.name not in known:
+            hint = did_you_mean(block.name, known)
+            raise TemplateError(f"template {file}:{block.lineno}: unknown block {block.name!r}{hint}")
 
 
 def _path(text: str) -> str:

@@ -120,13 +120,11 @@ class Slurm(Scheduler):
         """Return the accounts of the user's associations; Slurm keeps them in lower case."""
         from shutil import which
 
-        from hpclaunch.schedulers.machine import user
-        from hpclaunch.schedulers.slurm.limits import table
+        from hpclaunch.schedulers.slurm.accounting import associations
 
         if not which("sacctmgr"):
             return [], False
-        rows = table("assoc", "Account", f"user={user()}")
-        return list(dict.fromkeys(row[0] for row in rows if row[0])), True
+        return list(dict.fromkeys(row[0] for row in associations())), True
 
     def try_script(self, script: str, seconds: float) -> str:
         """Let sbatch check the script."""
