@@ -93,19 +93,18 @@ def test_nodes_are_found_by_what_chunks_ask_for(detected):
     assert list(found.partitions) == ["main", "debug", "large", "any"]
     main = found.partitions["main"]
     assert (main.cores_per_node, main.gpus_per_node, tiers(main)) == (128, 0, [(None, "24:00:00")])
-    assert "Decide: a partition of its own, with `directives:`, for 64 cores, 4x A100, 487 GB; 1 node: g1" in text
+    assert "Decide: a partition of its own, with `directives:`, for 64 cores, 4x GPU, 487 GB; 1 node: g1" in text
     assert found.multi_node == "exclusive"
     assert found.partitions["debug"].max_cores == 128
     assert "Decide: min_cores; the queue has resources_min.nodect=2" in text
     assert "no job_history_enable" in text
 
 
-def test_a_guess_is_said_to_be_one(detected):
-    """Where nothing ties nodes to a queue, the draft says that its sizes are a guess."""
-    text, found = detected("chunks")
-    part = text[text.index("  any:") :]
-    assert "Decide: nothing ties nodes to this queue" in part
-    assert found.partitions["any"].walltime == []
+def test_a_queue_without_limits_has_the_commonest_nodes(detected):
+    """A queue that any node serves has the size of most nodes, and no walltime."""
+    _, found = detected("chunks")
+    part = found.partitions["any"]
+    assert (part.cores_per_node, part.gpus_per_node, part.walltime) == (128, 0, [])
 
 
 def test_the_draft_renders_a_script_that_qsub_takes(detected, cli, standin, monkeypatch):

@@ -107,10 +107,8 @@ def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attr
     """Draft a queue, a routing one with the nodes and the limits of the queues behind it."""
     behind = {other: queues[other] for other in _destinations(queues[name]) if other in queues} or {name: queues[name]}
     nodes: dict[str, Kind] = {}
-    tied = False
     for other, queue in behind.items():
         nodes |= _nodes(other, queue, vnodes)
-        tied = tied or any(value.get("queue") == other for value in vnodes.values()) or bool(_wanted(queue))
     kind, notes = commonest(nodes) if nodes else (Kind(0), [])
     if name not in behind:
         notes.append(f"A route to {', '.join(behind)}, not to be named themselves")
@@ -119,8 +117,6 @@ def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attr
             notes.append(f"Decide: min_cores; the queue has resources_min.{key}={value}")
     if not nodes:
         notes.append("Decide: which nodes serve it is not known; add cores_per_node, gpus_per_node, mem_gb_per_node")
-    elif not tied:
-        notes.append("Decide: nothing ties nodes to this queue, so its sizes are a guess: those of most nodes")
     values = kind.values("pbsnodes: resources_available")
     holders = [("qstat -Bf", server), (f"qstat -Qf {name}", queues[name])]
     limits = [_limits([*holders, (f"qstat -Qf {other}", queue)], kind) for other, queue in behind.items()]
@@ -138,7 +134,6 @@ def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> di
         host: Kind(
             cores=sum(_count(have.get("ncpus")) for have in shares),
             gpus=sum(_count(have.get("ngpus")) for have in shares),
-            gpu=next(filter(None, map(_model, shares)), ""),
             mem_gb=int(sum(_gigabytes(have.get("mem")) for have in shares)),
         )
         for host, shares in hosts.items()
@@ -151,12 +146,8 @@ def _serves(attributes: Attributes, have: Attributes, name: str, queue: Attribut
     """Tell whether a vnode runs jobs of a queue: by its `queue`, else by what the queue's chunks ask for by default."""
     if "queue" in attributes or queue.get("hasnodes") == "True":
         return bool(attributes.get("queue") == name)
-    return all(wanted in str(have.get(key, "False")).split(",") for key, wanted in _wanted(queue).items())
-
-
-def _wanted(queue: Attributes) -> dict[str, str]:
-    chunk = _table(queue, "default_chunk")
-    return {key: value for key, value in chunk.items() if key not in _AMOUNTS and isinstance(value, str)}
+    wanted = {key: value for key, value in _table(queue, "default_chunk").items() if key not in _AMOUNTS}
+    return all(str(value) in str(have.get(key, "False")).split(",") for key, value in wanted.items())
 
 
 def _count(value: Any) -> int:
@@ -168,12 +159,6 @@ def _gigabytes(size: Any) -> float:
     with suppress(ValueError):
         return pbs_gb(str(size))
     return 0
-
-
-def _model(have: Attributes) -> str:
-    """Return the GPU's model, whose name differs by site: gpu_type, gputype, accelerator_model."""
-    named = (str(have[key]) for key in have if re.search(r"(gpu|accelerator)_?(type|model|name)", key, re.IGNORECASE))
-    return next(named, "")
 
 
 def _limits(holders: Sequence[tuple[str, Attributes]], kind: Kind) -> tuple[Value, Value]:
