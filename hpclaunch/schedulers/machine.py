@@ -20,7 +20,7 @@ YEAR = 8760 * 3600  # seconds; a longer walltime is no limit
 WORD = re.compile(r"[A-Za-z0-9_.+@:/=%-]+\Z")  # a name that a profile takes
 
 
-class Value(Struct, frozen=True, order=True):
+class Value(Struct, frozen=True):
     """One value of the draft and where it came from; in a list each item is a Value."""
 
     value: Any

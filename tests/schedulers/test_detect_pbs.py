@@ -55,7 +55,10 @@ def test_a_queue_that_routes_is_named_and_those_behind_it_are_not(detected):
     normal = found.partitions["normal"]
     assert (normal.cores_per_node, normal.gpus_per_node, normal.mem_gb_per_node) == (48, 0, 190)
     assert tiers(normal) == [(96, "48:00:00"), (None, "24:00:00")]
-    assert "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf: resources_max.walltime=48:00:00" in text
+    assert (
+        "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf, qstat -Qf normal normal-exec normal-large-exec\n"
+        in text
+    )
     assert normal.max_cores == 288
     assert "A route to normal-exec, normal-large-exec, not to be named themselves" in text
     assert "#   normal-exec: jobs reach it through normal" in text
@@ -66,7 +69,7 @@ def test_gpus_are_those_of_the_nodes_tied_to_the_queue(detected):
     text, found = detected("routed")
     gpu = found.partitions["gpuvolta"]
     assert (gpu.cores_per_node, gpu.gpus_per_node, gpu.mem_gb_per_node, gpu.max_cores) == (48, 4, 382, 96)
-    assert "max_cores: 96  # qstat -Qf gpuvolta-exec: resources_max.ngpus=8" in text
+    assert "max_cores: 96  # qstat -Bf, qstat -Qf gpuvolta gpuvolta-exec\n" in text
     copyq = found.partitions["copyq"]
     assert (copyq.cores_per_node, copyq.max_cores, tiers(copyq)) == (16, 1, [(None, "10:00:00")])
 

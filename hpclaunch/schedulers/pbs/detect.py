@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -118,9 +118,8 @@ def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attr
     if not nodes:
         notes.append("Decide: which nodes serve it is not known; add cores_per_node, gpus_per_node, mem_gb_per_node")
     values = kind.values("pbsnodes: resources_available")
-    holders = [("qstat -Bf", server), (f"qstat -Qf {name}", queues[name])]
-    limits = [_limits([*holders, (f"qstat -Qf {other}", queue)], kind) for other, queue in behind.items()]
-    return Part(values | _tiers(limits), notes)
+    limits = [_limits([server, queues[name], queue], kind) for queue in behind.values()]
+    return Part(values | _tiers(limits, f"qstat -Bf, qstat -Qf {' '.join(dict.fromkeys([name, *behind]))}"), notes)
 
 
 def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> dict[str, Kind]:
@@ -161,38 +160,29 @@ def _gigabytes(size: Any) -> float:
     return 0
 
 
-def _limits(holders: Sequence[tuple[str, Attributes]], kind: Kind) -> tuple[Value, Value]:
+def _limits(holders: Sequence[Attributes], kind: Kind) -> tuple[float, float]:
     """Return the most cores and the longest walltime of a job, where the last of the holders counts; inf is no limit.
 
     A limit on nodes or GPUs is one on cores if a node's size is known.
     """
-    limits = {
-        key: Value(value, f"{source}: resources_max.{key}={value}")
-        for source, holder in holders
-        for key, value in _table(holder, "resources_max").items()
-    }
+    limits = {key: value for holder in holders for key, value in _table(holder, "resources_max").items()}
     shares = {"ncpus": 1.0, "nodect": float(kind.cores), "ngpus": kind.cores / kind.gpus if kind.gpus else 0.0}
-    sizes = [
-        Value(int(cores), limit.source)
-        for key, limit in limits.items()
-        if (cores := _count(limit.value) * shares.get(key, 0))
-    ]
-    length = limits.get("walltime", Value(""))
+    sizes = [int(cores) for key, share in shares.items() if (cores := _count(limits.get(key)) * share)]
     seconds = 0
     with suppress(ValueError):
-        seconds = pbs_seconds(str(length.value))
-    return min(sizes, default=Value(inf)), Value(seconds if 0 < seconds < YEAR else inf, length.source)
+        seconds = pbs_seconds(str(limits.get("walltime")))
+    return min(sizes, default=inf), seconds if 0 < seconds < YEAR else inf
 
 
-def _tiers(limits: Sequence[tuple[Value, Value]]) -> dict[str, Value]:
+def _tiers(limits: Iterable[tuple[float, float]], source: str) -> dict[str, Value]:
     """Return the most cores and the walltime by size; a job fits any queue that takes its size."""
     tiers: list[Value] = []
     longest = 0.0
     ranked = sorted(limits, reverse=True)
-    for most, length in ranked:
-        if longest < length.value < inf:
-            size = {"max_cores": most.value} if tiers else {}  # the partition's max_cores refuses what is larger
-            tiers.insert(0, Value(size | {"max_walltime": clock(length.value)}, length.source))
-        longest = max(longest, length.value)
-    values = {"max_cores": ranked[0][0]} if ranked[0][0].value < inf else {}
+    for most, seconds in ranked:
+        if longest < seconds < inf:
+            size = {"max_cores": most} if tiers else {}  # the partition's max_cores refuses what is larger
+            tiers.insert(0, Value(size | {"max_walltime": clock(int(seconds))}, source))
+        longest = max(longest, seconds)
+    values = {"max_cores": Value(ranked[0][0], source)} if ranked[0][0] < inf else {}
     return values | ({"walltime": Value(tiers)} if tiers else {})

@@ -6,6 +6,7 @@ https://slurm.schedmd.com/resource_limits.html and qos.html
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from hpclaunch.schedulers.machine import SECONDS, WORD, YEAR, Kind, Value, user
 from hpclaunch.schedulers.values import slurm_seconds
 from hpclaunch.walltime import clock
 
-Limits = dict[str, Value]  # of seconds, nodes, cpus, gpus
+Limits = dict[str, int]  # of seconds, nodes, cpus, gpus
 _TRES = {"node": "nodes", "cpu": "cpus", "gres/gpu": "gpus"}
 
 
@@ -44,7 +45,7 @@ class Accounting(Struct, frozen=True):
         (name, listed_qos, default, default_account), *others = rows
         more = "; you also have " + ", ".join(dict.fromkeys(row[0] for row in others)) if others else ""
         source = f"sacctmgr show user: {'your default' if default_account else 'yours'}{more}"
-        qos = {name: _limits(name, wall, tres) for name, wall, tres, _ in every if WORD.match(name)}
+        qos = {name: _limits(wall, tres) for name, wall, tres, _ in every if WORD.match(name)}
         return cls(
             qos=qos,
             preempting={victim: name for name, *_, victims in every for victim in victims.split(",")},
@@ -54,46 +55,35 @@ class Accounting(Struct, frozen=True):
             accounts=Value(list(dict.fromkeys([name, *(row[0] for row in others)])), source),
         )
 
-    def limit(self, own: Limits, row: Mapping[str, str], kind: Kind) -> dict[str, Value]:
+    def limit(self, own: Limits, row: Mapping[str, str], kind: Kind, source: str) -> dict[str, Value]:
         """Return the keys of a profile that limit jobs in a partition: its own limits and those of QoS."""
         over = self.qos.get(row.get("QoS", ""), {})  # the partition's QoS comes before a job's
-        limits = tightest(own, over)
+        keys = _keys(_tightest(own, over), kind)
+        source += f", sacctmgr show qos {row['QoS']}" if over else ""
         values = {}
-        if length := limits.get("seconds"):
-            values["walltime"] = Value([Value({"max_walltime": clock(length.value)}, length.source)])
-        if cores := _cores(limits, kind):
-            values["max_cores"] = cores
+        if "max_walltime" in keys:
+            values["walltime"] = Value([Value({"max_walltime": keys["max_walltime"]}, source)])
+        if "max_cores" in keys:
+            values["max_cores"] = Value(keys["max_cores"], source)
         allowed, denied = listed(row.get("AllowQos", "")), listed(row.get("DenyQos", ""))
         usable = {
-            name: tightest(own, {**self.qos[name], **over})
+            name: _tightest(own, {**self.qos[name], **over})
             for name in self.mine
             if (not allowed or name.lower() in allowed) and name.lower() not in denied
         }
         # The default first, the shorter before the longer.
-        ranked = sorted(usable, key=lambda name: (name != self.default, usable[name].get("seconds", Value(YEAR))))
+        ranked = sorted(usable, key=lambda name: (name != self.default, usable[name].get("seconds", YEAR)))
         if ranked:
-            values["qos"] = Value([self._qos(name, usable[name], kind) for name in ranked])
+            values["qos"] = Value([self._qos(name, _keys(usable[name], kind)) for name in ranked])
         return values
 
-    def _qos(self, name: str, limits: Limits, kind: Kind) -> Value:
-        length = limits.get("seconds", Value(YEAR, "no limit, so a year"))
-        found: dict[str, Any] = {"name": name, "max_walltime": clock(length.value)}
-        sources = [length.source]
-        gpus = [limits["gpus"]] if "gpus" in limits else []
-        if "nodes" in limits:
-            gpus.append(Value(limits["nodes"].value * kind.gpus, limits["nodes"].source))
-        sizes = {"max_gpus": min(gpus, default=None) if kind.gpus else None, "max_cores": _cores(limits, kind)}
-        for key, limit in sizes.items():
-            if limit:
-                found[key] = limit.value
-                sources.append(limit.source)
+    def _qos(self, name: str, keys: dict[str, Any]) -> Value:
+        found = {"name": name, "max_walltime": clock(YEAR), **keys}
         if name == self.default:
-            found["default"] = True
-            sources.append("your default")
-        elif (room := self.preempting.get(name)) or "seconds" not in limits:
-            found["automatic"] = False
-            sources += [f"makes room for {room}"] if room else []
-        return Value(found, ", ".join(dict.fromkeys(sources)))
+            return Value(found | {"default": True}, "your default")
+        if room := self.preempting.get(name):
+            return Value(found | {"automatic": False}, f"makes room for {room}")
+        return Value(found if "max_walltime" in keys else found | {"automatic": False}, f"sacctmgr show qos {name}")
 
 
 def associations() -> list[list[str]]:
@@ -112,30 +102,27 @@ def table(kind: str, fields: str, *where: str) -> list[list[str]]:
     return [row for row in rows if len(row) == fields.count(",") + 1]
 
 
-def _limits(name: str, wall: str, tres: str) -> Limits:
-    found = {}
-    if length := seconds(wall):
-        found["seconds"] = Value(length, f"MaxWall of QoS {name}")
-    for pair in tres.split(","):
-        key, _, amount = pair.partition("=")
+def _limits(wall: str, tres: str) -> Limits:
+    found = {"seconds": length} if (length := seconds(wall)) else {}
+    for key, _, amount in (pair.partition("=") for pair in tres.split(",")):
         if key in _TRES and (count := number(amount)):
-            found[_TRES[key]] = Value(count, f"MaxTRES {pair} of QoS {name}")
+            found[_TRES[key]] = count
     return found
 
 
-def _cores(limits: Limits, kind: Kind) -> Value | None:
-    found = []
-    if nodes := limits.get("nodes"):
-        found.append(Value(nodes.value * kind.cores, f"{nodes.source} x {kind.cores} cores"))
-    if cpus := limits.get("cpus"):
-        found.append(Value(max(cpus.value // kind.threads, 1), cpus.source))
-    return min(found, default=None)
+def _tightest(own: Limits, other: Limits) -> Limits:
+    return {key: min(own.get(key, limit), other.get(key, limit)) for key, limit in {**own, **other}.items()}
 
 
-def tightest(*every: Limits) -> Limits:
-    """Return the lowest of each limit."""
-    keys = dict.fromkeys(key for limits in every for key in limits)
-    return {key: min(limits[key] for limits in every if key in limits) for key in keys}
+def _keys(limits: Limits, kind: Kind) -> dict[str, Any]:
+    """Return the limits as keys of a profile."""
+    nodes = limits.get("nodes", inf)
+    sizes = {
+        "max_gpus": min(limits.get("gpus", inf), nodes * kind.gpus) if kind.gpus else 0,
+        "max_cores": min(limits.get("cpus", inf) / kind.threads, nodes * kind.cores),
+    }
+    length = {"max_walltime": clock(limits["seconds"])} if "seconds" in limits else {}
+    return length | {key: int(size) for key, size in sizes.items() if 1 <= size < inf}
 
 
 def listed(text: str) -> set[str]:

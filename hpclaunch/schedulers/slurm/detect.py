@@ -113,10 +113,10 @@ def _part(name: str, row: Row, nodes: Sequence[tuple[Row, Kind]], accounting: Ac
         values["cores_per_node"] = Value(max(cpus // kind.threads, 1), f"{said}: MaxCPUsPerNode")
     own: Limits = {}
     if length := seconds(row.get("MaxTime", "")):
-        own["seconds"] = Value(length, f"{said}: MaxTime")
+        own["seconds"] = length
     if most := number(row.get("MaxNodes")):
-        own["nodes"] = Value(most, f"{said}: MaxNodes={most}")
-    values |= accounting.limit(own, row, Kind(values["cores_per_node"].value, kind.gpus, threads=kind.threads))
+        own["nodes"] = most
+    values |= accounting.limit(own, row, Kind(values["cores_per_node"].value, kind.gpus, threads=kind.threads), said)
     words = {word for node, _ in nodes for word in node.get("ActiveFeatures", "").split(",") if WORD.match(word)}
     if words:
         notes.append(f"Features, for --directive=--constraint=NAME: {', '.join(sorted(words))}")
