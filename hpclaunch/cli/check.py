@@ -74,31 +74,26 @@ def report(plan: Plan | None, diagnostics: list[Diagnostic], as_json: bool) -> N
     raise SystemExit(1 if refused else 0)
 
 
+_ROWS = (
+    "site", "partition", "account", "qos", "job_name", "nodes", "gpus", "gpus_per_node", "tasks_per_node", "world_size",
+    "launcher", "cpus", "cpus_per_task", "mem_gb", "jobfs_gb", "walltime", "max_attempts", "cost_at_most", "modules",
+    "storage", "command",
+)  # fmt: skip
+
+
 def rows(plan: Plan) -> list[tuple[str, Any]]:
     """Return the plan's numbers by name; those of the whole job where the name does not say per node or task."""
-    return [
-        ("site", plan.name),
-        ("partition", plan.partition_name),
-        ("account", plan.account),
-        ("qos", plan.qos.name if plan.qos else None),
-        ("job_name", plan.job_name),
-        ("nodes", plan.nodes),
-        ("gpus", plan.nodes * plan.gpus_per_node),
-        ("gpus_per_node", plan.gpus_per_node),
-        ("tasks_per_node", plan.tasks_per_node),
-        ("world_size", plan.world_size),
-        ("launcher", plan.launcher),
-        ("cpus", plan.nodes * plan.cpus_per_node),
-        ("cpus_per_task", plan.cpus_per_task),
-        ("mem_gb", plan.nodes * (plan.mem_gb_per_node or 0) or None),
-        ("jobfs_gb", plan.nodes * (plan.jobfs_gb_per_node or 0) or None),
-        ("walltime", plan.walltime),
-        ("max_attempts", plan.max_attempts),
-        ("cost_at_most", plan.explained_price or None),
-        ("modules", plan.modules),
-        ("storage", plan.storage),
-        ("command", plan.command),
-    ]
+    own = {
+        "site": plan.name,
+        "partition": plan.partition_name,
+        "qos": plan.qos.name if plan.qos else None,
+        "gpus": plan.nodes * plan.gpus_per_node,
+        "cpus": plan.nodes * plan.cpus_per_node,
+        "mem_gb": plan.nodes * (plan.mem_gb_per_node or 0) or None,
+        "jobfs_gb": plan.nodes * (plan.jobfs_gb_per_node or 0) or None,
+        "cost_at_most": plan.explained_price or None,
+    }
+    return [(name, own[name] if name in own else getattr(plan, name)) for name in _ROWS]
 
 
 def _shown(value: Any) -> str:

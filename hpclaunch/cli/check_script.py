@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,9 @@ import click
 from hpclaunch.cli.foreign import announce
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.job.checks import Diagnostic
-from hpclaunch.job.directives.read import PREFIX, scheduler_of, words
+from hpclaunch.job.directives.read import PREFIX, dialect, read, scheduler_of, words
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts.choose import guess
 from hpclaunch.scripts.examine import Report, examine, split_lines
 from hpclaunch.scripts.fix import fixed
 from hpclaunch.scripts.shell import INSTALL, can_read
@@ -45,7 +46,7 @@ def check_script(
         return _as_request(path, text, site_name, host)
     profile = _profile(path, split_lines(text), site_name, host)
     announce(profile.foreign)
-    here = _is_here(profile)
+    here = any(search.match_host(name) == profile.name for name in (socket.gethostname(), socket.getfqdn()))
     if not can_read():
         click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
 
@@ -55,20 +56,18 @@ def check_script(
     new, done, report = fixed(text, look) if fix or diff else (None, [], look(text))
     if as_json:
         click.echo(_json(path, report, done, new))
-        return 1 if report.refused else 0
+        return int(report.refused)
     for one in done:
-        click.echo(f"{_line(path, one, 'fixed')}", err=True)
+        click.echo(_line(path, one, "fixed"), err=True)
     for one in report.diagnostics:
         click.echo(_line(path, one, "error" if one.refuses else "warning"), err=new is not None)
     errors = sum(one.refuses for one in report.diagnostics)
     count = f"{counted(errors, 'error')}, {counted(len(report.diagnostics) - errors, 'warning')}"
     summary = count if report.diagnostics else "nothing left to fix" if done else "nothing to say"
     click.echo(f"hpclaunch: {click.format_filename(path)} on {profile.name}: {summary}", err=True)
-    if diff:
-        click.echo(_diff(path, text, new or ""), nl=False)
-    elif new is not None:
-        click.echo(new, nl=False)
-    return 1 if report.refused else 0
+    if new is not None:
+        click.echo(_diff(path, text, new) if diff else new, nl=False)
+    return int(report.refused)
 
 
 def _as_request(path: Path, text: str, site_name: str | None, host: str | None) -> int:
@@ -77,16 +76,12 @@ def _as_request(path: Path, text: str, site_name: str | None, host: str | None) 
 
     lines = split_lines(text)
     target = search.load(site_name) if site_name else None
-    own = scheduler_of(lines)
-    fits = target and target.site.scheduler == own
+    fits = target and target.site.scheduler == scheduler_of(lines)
     profile = target if target and fits else _profile(path, lines, None, host)
     announce(dict.fromkeys([*profile.foreign, *(target.foreign if target else [])]))
     command, left, problems = as_request(examine(text, profile), target or profile)
-    name = click.format_filename(path)
-    for what in left:
-        click.echo(f"{name}: left out: {printable(what, kept='')}", err=True)
-    for what in problems:
-        click.echo(f"{name}: no request: {printable(what, kept='')}", err=True)
+    for what in [*(f"left out: {one}" for one in left), *(f"no request: {one}" for one in problems)]:
+        click.echo(f"{click.format_filename(path)}: {printable(what, kept='')}", err=True)
     if command:
         click.echo(command)
     return 1 if problems else 0
@@ -137,28 +132,27 @@ def _profile(path: Path, lines: list[str], name: str | None, host: str | None) -
     if name is not None:
         profile = search.load(name)
         if profile.site.scheduler not in PREFIX:
-            raise HpclaunchError(f"--site {name}: it has no scheduler that reads directives; give the script's site")
+            raise HpclaunchError(f"--site {name}: it has no scheduler that reads directives; use the script's site")
         return profile
     if own is None:
         raise HpclaunchError(f"{path}: no #PBS and no #SBATCH line, so which site is it for? Give --site")
-    if host and search.load(host).site.scheduler == own:
-        return search.load(host)
-    found = guess(lines, own)
-    if len(found) == 1:
-        return found[0]
-    known = [name for name in search.available() if _scheduler(name) == own]
-    which = f"{' or '.join(profile.name for profile in found)} would fit" if found else f"known: {', '.join(known)}"
+    known = []
+    for available in search.available():
+        with suppress(HpclaunchError):
+            known.append(search.load(available))
+    known = [profile for profile in known if profile.site.scheduler == own]
+    fitting = [one for one in known if one.name == host] or [one for one in known if _fits(one, lines)]
+    if len(fitting) == 1:
+        return fitting[0]
+    which = f"{' or '.join(one.name for one in fitting)} would fit" if fitting else "known: "
+    which += "" if fitting else ", ".join(one.name for one in known)
     raise HpclaunchError(f"{path}: {PREFIX[own]} lines, and which site is it for? Give --site; {which}")
 
 
-def _scheduler(name: str) -> str | None:
-    try:
-        return search.load(name).site.scheduler
-    except HpclaunchError:
-        return None
-
-
-def _is_here(profile: Profile) -> bool:
-    import socket
-
-    return any(search.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
+def _fits(profile: Profile, lines: list[str]) -> bool:
+    """Tell whether a script names a partition of a site, or an account that only one of its partitions has."""
+    site = profile.site
+    asked = dialect(site.scheduler).ask(profile, read(lines, site.scheduler, set()), {})
+    name = asked.values.get("partition")
+    known = name in site.restricted or asked.partition in site.partitions.values()
+    return bool(name) and known and not site.any_partition

@@ -113,7 +113,8 @@ def examine(
         for one in diagnostics
         if not (asked.open_queue and _of_partition(one))
     ]
-    said = {one.at for _, one in found if not one.warns} | {one.at for one in diagnostics}
+    said = {one.at for _, one in [*given.found, *found] if not one.warns}
+    said |= {one.at for one in diagnostics if one.check == "placeholders"}
     for key, message in mistaken:
         if (line := asked.lines.get(key, 0)) not in said:
             check = "job-name" if key == "job_name" else "directives"

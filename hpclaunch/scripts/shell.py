@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,6 @@ class Setting(Struct):
 
     name: str
     value: Word
-    items: list[Word] | None = None
 
 
 class Command(Struct):
@@ -238,10 +237,7 @@ class _Reader:
 
     def _setting(self, node: Node) -> Setting:
         name, value = (node.child_by_field_name(field) for field in ("name", "value"))
-        setting = Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
-        if value and value.type == "array":
-            setting.items = [self._word(item) for item in value.children if item.type in _WORDS]
-        return setting
+        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
 
     def _redirect(self, command: Command, node: Node) -> None:
         for part in node.children:
@@ -299,10 +295,8 @@ def _inner(command: Command) -> Word | None:
     at = next((i for i, word in enumerate(words, 1) if word.name in _SHELLS), None)
     if at is None or command.says:
         return None
-    flags = [flag for flag in words[at:] if flag.startswith(("-", "+"))]
-    for flag, after in pairwise([*words[at:], None]):
-        if flag not in flags:
-            return None
-        if re.fullmatch(r"-[a-z]*c", flag):
-            return after
-    return Word(command.heredocs[0], line=command.line + 1) if command.heredocs else None
+    flags = list(takewhile(lambda word: word.startswith(("-", "+")), words[at:]))
+    rest = words[at + len(flags) :]
+    if flags and re.fullmatch(r"-[a-z]*c", flags[-1]):
+        return rest[0] if rest else None
+    return Word(command.heredocs[0], line=command.line + 1) if command.heredocs and not rest else None
