@@ -15,9 +15,10 @@ from hpclaunch.cli.echo import echo
 from hpclaunch.cli.foreign import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
-from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers import Key
+from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 

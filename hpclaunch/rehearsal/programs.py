@@ -37,5 +37,7 @@ def write_programs(folder: Path, modules: Sequence[str], *paths: Path) -> dict[s
         words = shlex.join(command(module, *paths))
         program.write_text(f'#!/usr/bin/env bash\n{MARK}={shlex.quote(str(folder))} exec {words} "$@"\n')
         program.chmod(0o755)
+    (programs / "module").write_text('#!/bin/sh\necho "rehearsal: module $*" >&2\n')  # the software is this machine's
+    (programs / "module").chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {"PATH": path, MARK: str(folder)}

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from hpclaunch.profile.model import Messages
 from hpclaunch.runs import logs, messages
-from hpclaunch.runs.registry import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
+from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, State
 from hpclaunch.schedulers.run_folder import Failure
 
 _WAITING = (PENDING, REQUEUED)  # what stands in the run folder is of the attempt before

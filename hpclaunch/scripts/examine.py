@@ -26,6 +26,7 @@ from hpclaunch.scripts.checks import SCRIPT_CHECKS
 from hpclaunch.scripts.launch import Program, modules, understand
 from hpclaunch.scripts.ranks import complete
 
+_OUR_OWN = ("hpclaunch render", "the job script")  # sources of rules for our own scripts
 _SHELLS = re.compile(r"#!.*?\b(ba|k|da|)sh\b")
 
 
@@ -171,7 +172,8 @@ def _placed(report: Report, script: Script, found: list[tuple[str, Found]], forc
     for one in report.diagnostics:
         line = min(script.place(one, CHECKS.get(one.check, Check()).options.split()), 10**9)
         text, refuses = printable(one.message, kept=""), one.refuses and one.check not in force
-        placed = structs.replace(one, line=line, at="", message=text, refuses=refuses)
+        source = "" if one.source.startswith(_OUR_OWN) else one.source
+        placed = structs.replace(one, line=line, at="", message=text, refuses=refuses, source=source)
         different[line, one.check, text] = placed
     report.diagnostics = sorted(different.values(), key=lambda one: (one.line, not one.refuses))
     return report

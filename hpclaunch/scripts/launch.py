@@ -91,8 +91,8 @@ def is_python(word: str) -> bool:
 
 def understand(body: Script, site: Site) -> Program:
     """Return what the body does at this site."""
-    own = dict.fromkeys([*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])], "")
-    own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
+    idle = [*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])]
+    own = dict.fromkeys(idle) | site.own_commands
     variables = _variables(body)
     aside = ASIDE | {command.function for command in body.commands} | {name for name in own if not own[name]}
     shells = {id(command.within) for command in body.commands}
@@ -161,10 +161,10 @@ def replaced(text: str, name: str, value: str) -> str:
     return re.sub(rf"\$(\{{{name}\}}|{name}\b)", lambda _: value, text)
 
 
-def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str]) -> Launch:
+def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str | None]) -> Launch:
     """Return what `command` starts, which has no words if it only sets variables.
 
-    `own` are the site's own commands: what each stands for, "" if a job is never for it.
+    `own` are the site's own commands: what each stands for, None if a job is never for it.
     """
     launch = Launch(command, opened(command.words, variables))
     if command.within:

@@ -108,16 +108,12 @@ class Command(Struct):
 
 
 class Script(Struct):
-    """A script as far as it could be read.
-
-    `error` is what bash refuses, with its line; `unread` is the first line that the library could not read, `heredocs`
-    are those that are other files'.
-    """
+    """A script as far as it could be read; `heredocs` are the numbers of lines that are other files'."""
 
     commands: list[Command] = []
     heredocs: set[int] = set()
-    error: tuple[int, str] | None = None
-    unread: int = 0
+    error: tuple[int, str] | None = None  # what bash refuses, with its line
+    unread: int = 0  # the first line that the library could not read
 
 
 def can_read() -> bool:
@@ -212,10 +208,10 @@ class _Reader:
         return self.line + node.start_point.row
 
     def _text(self, node: Node) -> str:
-        return self._between(node.start_byte, node.end_byte).translate(_FROM_LETTERS)
+        return self._between(node.start_byte, node.end_byte)
 
     def _between(self, start: int, end: int) -> str:
-        return self.source[start:end].decode(errors="replace")
+        return self.source[start:end].decode(errors="replace").translate(_FROM_LETTERS)
 
     def _command(self, node: Node, whole: Node, context: Command) -> None:
         """Add the command that a node is; `whole` is the node with its redirections."""
@@ -261,12 +257,12 @@ class _Reader:
             expands.add(named[1] if named else "$(")
         text += self._between(at, node.end_byte)
         bare = _QUOTED.sub("", text)
-        expands |= {"~"} if bare.startswith("~") else set()
-        expands |= {"*"} if re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare) else set()
+        found = {"~": bare.startswith("~"), "*": re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare)}
+        expands |= {sign for sign, there in found.items() if there}
         if len(bare) < len(text) or "$" in bare:
             with suppress(ValueError):  # a part of what could not be read
                 text = " ".join(shlex.split(_GONE.sub("", text)))
-        text = re.sub(_EXPANDED, lambda _: parts.pop(0) if parts else "", text).translate(_FROM_LETTERS)
+        text = re.sub(_EXPANDED, lambda _: parts.pop(0) if parts else "", text)
         return Word(text, self._text(node), expands, self._line(node))
 
 

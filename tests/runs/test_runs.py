@@ -132,8 +132,6 @@ def test_registry_survives_what_is_no_entry():
     (folder / "1-local-x.json").write_text('{"id": "x", ')
     (folder / "2-local-y.json").write_text("")
     (folder / ".3.new").write_text("{")
-    entry = {"id": "\ud800", "site": "s", "scheduler": "local", "job_name": "j", "folder": "/none", "submitted": 0}
-    (folder / "4-local-z.json").write_text(json.dumps(entry))
     assert [row["id"] for row in json.loads(call("jobs", "--json"))] == [job]
 
 
@@ -212,14 +210,14 @@ def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason
 def test_no_file_is_left_half_written(tmp_path, monkeypatch):
     """A write that fails half-way leaves the old content and no other file."""
     path = tmp_path / "run.json"
-    registry.write_whole(path, b"old")
+    paths.write_whole(path, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        registry.write_whole(path, b"new")
+        paths.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.glob(".*")) == []
 

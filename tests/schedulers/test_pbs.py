@@ -21,6 +21,7 @@ from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers import pbs
+from hpclaunch.schedulers.job import State
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
 
@@ -284,10 +285,10 @@ def test_a_server_that_restarts_ends_no_wait(work, monkeypatch):
     """A question without an answer is repeated; only the very first, or many in a row, end the waiting."""
     answers = iter(
         [
-            {"1": registry.State("RUNNING")},
+            {"1": State("RUNNING")},
             SchedulerError("down"),
             SchedulerError("down"),
-            {"1": registry.State("COMPLETED")},
+            {"1": State("COMPLETED")},
         ]
     )
 

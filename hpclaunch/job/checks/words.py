@@ -37,10 +37,24 @@ _PLACEHOLDER = (
 )
 _NAME_SIGNS = (
     *_PLACEHOLDER_SIGNS,
-    *["you", "{{", "todo", "fixme", "fill", "my", "some", "project", "account", "example.", "insert", "replace"],
+    *[
+        "you",
+        "{{",
+        "todo",
+        "fixme",
+        "fill",
+        "my",
+        "some",
+        "project",
+        "account",
+        "example.",
+        "insert",
+        "replace",
+        "hh:mm",
+    ],
 )
 _NAME = (
-    r"(?i)<[^>]*>|\byour?(?:[-_ @]\w*|\b)|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
+    r"(?i)<[^>]*>|\byour?(?:[-_. @][\w.]*|\b)|\bhh:mm(?::ss)?\b|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
     r"|\b(?:my|some)[-_]?(?:project|account|email)\b|\b(?:project|account)[-_]?(?:id|code|name)\b"
     r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
 )
@@ -52,7 +66,7 @@ def placeholder(text: str, named: bool = False) -> str:
     found = re.search(_PLACEHOLDER, text) if any(sign in small for sign in _PLACEHOLDER_SIGNS) else None
     if not found and named and any(sign in small for sign in _NAME_SIGNS):
         found = re.search(_NAME, text)
-    return found[0].strip("=@:+ \"'") if found else ""
+    return re.sub("^/(?=<)", "", found[0].strip("=@:+ \"'")) if found else ""
 
 
 def account(plan: Plan) -> Iterator[Found]:

@@ -109,7 +109,7 @@ def number(found: Directives, option: Option | None, read: Callable[[str], Any])
     try:
         return read(option.value)
     except ValueError as error:
-        if "$" not in option.value and "<" not in option.value:
+        if not re.search(r"[$<]|HH:MM", option.value):  # said of it as a variable, or a placeholder
             found.say(option.line, f"{option.directive}: {error}")
         return None
 

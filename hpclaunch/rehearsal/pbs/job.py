@@ -16,11 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hpclaunch.rehearsal.pbs.demux import PRINTED
-
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TASK_PATH = "/bin:/usr/bin"  # `pbsdsh -- PROGRAM` looks for a bare name there
-NODEFILE, ENVIRONMENTS, TASKS = "nodefile", "environments.json", "tasks"  # in a job's room
+NODEFILE, ENVIRONMENTS, TASKS, OUTPUT, ERROR = "nodefile", "environments.json", "tasks", "out", "err"  # in a job's room
 
 
 def submission_variables() -> dict[str, str]:
@@ -40,8 +38,7 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
     `variables` are those that qsub passes on and PBS_JOBID, PBS_JOBNAME and PBS_QUEUE. `lines` are the nodefile's, and
     `ncpus` are by host.
     """
-    for folder in (TASKS, PRINTED):
-        (room / folder).mkdir(parents=True)
+    (room / TASKS).mkdir(parents=True)
     (room / NODEFILE).write_text("".join(f"{line}\n" for line in lines))
     nodefile = {"PBS_NODEFILE": str(room / NODEFILE)}
     tasks = []

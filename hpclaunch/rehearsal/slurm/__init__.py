@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
-PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("slurm.srun", "slurm.scontrol", "mpirun", "module"))
+PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("slurm.srun", "slurm.scontrol", "mpirun"))
 
 
 def rehearse(plan: Plan, script: str, folder: Path) -> int:

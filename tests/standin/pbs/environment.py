@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Mapping
 
+from standin.pbs.demux import PRINTED
 from standin.pbs.resources import Chunk
 from standin.pbs.server import Job, Server
 
@@ -40,6 +41,7 @@ def listed(server: Server, queue: str, asked: Mapping[str, str], chunks: list[Ch
 
 def set_up(server: Server, job: Job) -> dict[str, str]:
     """Set up the job on its nodes and return what its script starts with; chunks that share a host are one node."""
+    (server.room(job) / PRINTED).mkdir(parents=True)
     pairs = list(zip(job.hosts, job.chunks, strict=True))
     own = {"PBS_JOBID": job.id, "PBS_JOBNAME": str(job.shown["Job_Name"]), "PBS_QUEUE": str(job.shown["queue"])}
     subjob = {"PBS_ARRAY_ID": job.array, "PBS_ARRAY_INDEX": str(job.index)} if job.array else {}
