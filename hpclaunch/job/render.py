@@ -119,7 +119,7 @@ def fill(
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
-    used = [*reversed((environment.cache or {}).values())]  # in the order of loading: each before what it extends
+    used = [*(environment.cache or {}).values()][::-1]  # in the order of loading: each before what it extends
     files = [Path(str(template.filename)) for template in used]
     foreign = [file for file in files if not paths.is_shipped(file)]
     for file in foreign:

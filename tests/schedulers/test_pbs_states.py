@@ -14,7 +14,7 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.why import explain
-from hpclaunch.schedulers import pbs, scheduler
+from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, State
 
 pbs = scheduler("pbs")
