@@ -119,8 +119,21 @@ def fill(
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
-    used = dict.fromkeys(Path(str(template.filename)) for template in (environment.cache or {}).values())
-    return script, [file for file in reversed(used) if not paths.is_shipped(file)]
+    used = [*(environment.cache or {}).values()][::-1]  # in the order of loading: each before what it extends
+    files = [Path(str(template.filename)) for template in used]
+    foreign = [file for file in files if not paths.is_shipped(file)]
+    for file in foreign:
+        _check_blocks(environment.parse(file.read_text(encoding="utf-8")), file, used[files.index(file) + 1 :])
+    return script, foreign
+
+
+def _check_blocks(tree: jinja2.nodes.Template, file: Path, above: Iterable[jinja2.Template]) -> None:
+    """Reject a block that no template above this one has: Jinja leaves it out without a word."""
+    known = {name for template in above for name in template.blocks}
+    for block in tree.body if tree.find(jinja2.nodes.Extends) else ():
+        if isinstance(block, jinja2.nodes.Block) and block.name not in known:
+            hint = did_you_mean(block.name, known)
+            raise TemplateError(f"template {file}:{block.lineno}: unknown block {block.name!r}{hint}")
 
 
 def _path(text: str) -> str:

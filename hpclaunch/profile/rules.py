@@ -47,35 +47,27 @@ def messages_mistakes(messages: Messages) -> Iterator[tuple[Key, str]]:
 
 
 def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
-    cores, gpus, per_gpu = partition.cores_per_node or 10**9, partition.gpus_per_node, partition.cpus_per_gpu or 0
-    charge, sizes = partition.charge, [tier.max_cores or 10**9 for tier in partition.walltime]
-    least, most, names = partition.min_cores or 0, partition.max_cores or 10**9, [qos.name for qos in partition.qos]
-    mistakes = {
-        "cpus_per_gpu": (
-            gpus * per_gpu > cores,
-            f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores",
-        ),
-        "compute_capability": (
-            partition.compute_capability and not gpus,
-            "a node without GPUs (gpus_per_node) has none",
-        ),
-        "charge": (charge and charge.per == "gpu" and not gpus, "a node without GPUs cannot be charged per gpu"),
-        "free": (charge and partition.free, "has a charge: leave one of them out"),
-        "min_cores": (least > most, f"more than max_cores, {most}"),
-        "walltime": (
-            sizes != sorted(set(sizes)),
-            "max_cores must rise from one tier to the next, and only the last may lack it",
-        ),
-        "qos": (len(names) != len(set(names)), "two of the same name"),
-    }
-    if per_gpu and not gpus:
-        mistakes["cpus_per_gpu"] = True, "a node without GPUs (gpus_per_node) has no cpus per GPU"
+    cores, gpus, per_gpu = partition.cores_per_node, partition.gpus_per_node, partition.cpus_per_gpu
+    if gpus and cores and per_gpu and gpus * per_gpu > cores:
+        yield ("cpus_per_gpu",), f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores"
+    for key in ("gpu", "cpus_per_gpu", "compute_capability") if not gpus else ():
+        if getattr(partition, key):
+            yield (key,), "gpus_per_node is 0: leave it out"
+    if (charge := partition.charge) and charge.per == "gpu" and not gpus:
+        yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+    if charge and partition.free:
+        yield ("free",), "has a charge: leave one of them out"
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
-        limit, usual = getattr(partition, key), getattr(partition, f"default_{key}")
-        mistakes[f"default_{key}"] = usual and (not limit or usual > limit), f"more than {key}, {limit}"
-    for key, (wrong, message) in mistakes.items():
-        if wrong:
-            yield (key,), message
+        most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
+        if usual and (not most or usual > most):
+            yield (f"default_{key}",), f"more than {key}, {most}"
+    if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
+        yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
+    sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
+    if sizes != sorted(set(sizes)):
+        yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
+    if len(names := [q.name for q in partition.qos]) != len(set(names)):
+        yield ("qos",), "two of the same name"
     for i, qos in enumerate(partition.qos):
         yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
     yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))

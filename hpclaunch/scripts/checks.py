@@ -9,6 +9,9 @@ from hpclaunch.job.checks.check import Check
 from hpclaunch.job.diagnostic import Edit, Found
 from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
+from hpclaunch.profile.yamlfile import Key
+
+Named = tuple[str, Found]
 
 _OPENPBS = "OpenPBS 23.06, seen"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -51,13 +54,18 @@ def ntasks(plan: Plan) -> Iterator[Found]:
             )
 
 
+def at_line(check: str, line: int, message: str, *, refuses: bool = True, key: Key | None = None) -> Named:
+    """Return what `check` found in a line, with the check's name."""
+    return check, Found(message, key, warns=not refuses, at=line)
+
+
 def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = False) -> Check:
     return Check(text=text, source=source, sources={"slurm": slurm_source or source}, warns=warns)
 
 
 SCRIPT_CHECKS = {
     # The file.
-    "shell": _check("The shell cannot read the script: a quote or a block that is never closed.", "bash(1)"),
+    "shell": _check("bash cannot read the script: a quote or a block that is never closed, for example.", "bash(1)"),
     "crlf": _check("Lines end as on Windows: qsub and sbatch refuse such a script.", _OPENPBS, _SBATCH),
     "scheduler": _check("The script has no directives, or another scheduler's than the site's.", _QSUB, _SBATCH),
     "late": _check("Directives stand after the first command, where they are ignored.", _QSUB, _SBATCH, warns=True),
