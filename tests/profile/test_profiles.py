@@ -94,7 +94,7 @@ AT_TOP, IN_GPU = "title: Test", "    gpus_per_node: 4"
             "cores_per_node: 39",
             "cpus_per_gpu: 4 GPUs x 10 cpus are more than the node's 39 cores",
         ),
-        ("gpus_per_node: 4", "gpus_per_node: 0", ":8: partitions.gpu.cpus_per_gpu: a node without GPUs"),
+        ("gpus_per_node: 4", "gpus_per_node: 0", ":8: partitions.gpu.cpus_per_gpu: gpus_per_node is 0"),
         (AT_TOP, AT_TOP + "\nlauncher: mpi", ":2: launcher: invalid enum value 'mpi'"),
         (AT_TOP, AT_TOP + "\nhostnames: login*", ":2: hostnames: expected `array`, got `str`"),
         (AT_TOP, AT_TOP + "\numask: 027", ":2: umask: expected `str`, got `int`"),
