@@ -11,8 +11,8 @@ import msgspec
 
 from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
-from hpclaunch.cli.foreign import load_site
 from hpclaunch.cli.options import completes
+from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
