@@ -114,8 +114,8 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     from hpclaunch.job.machine import look_up_program
 
     values |= _untyped(ctx, SIZES)
-    name = values["site"] or search.match_host()
-    if name is None or search.load(name).site.scheduler != scheduler:
+    name = values["site"] or search.match_host() or scheduler
+    if search.load(name).site.scheduler != scheduler:
         name = scheduler
     profile = load_site(name)
     return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
