@@ -82,12 +82,10 @@ def look_up_folders(site: Site, request: Request) -> Request:
     if not request.directive:
         return request
     from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
-    from hpclaunch.job.directives.read import PREFIX, read
+    from hpclaunch.job.directives.read import read_options
 
-    if site.scheduler not in PREFIX:
-        return request
-    given = read([f"{PREFIX[site.scheduler]} {line}" for line in request.directive], site.scheduler, set())
-    return _with(request, missing_folders=missing_folders(output_folders(given), here=False))
+    missing = missing_folders(output_folders(read_options(request.directive, site.scheduler)), here=False)
+    return _with(request, missing_folders=missing)
 
 
 def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
