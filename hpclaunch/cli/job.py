@@ -9,9 +9,8 @@ import click
 from click.core import ParameterSource
 
 from hpclaunch.cli.echo import talk
-from hpclaunch.cli.foreign import rendered
 from hpclaunch.cli.options import LAUNCH, job_command
-from hpclaunch.cli.requests import launch_request, planned_request
+from hpclaunch.cli.requests import launch_request, planned_request, rendered
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
@@ -28,7 +27,7 @@ def planned(profile: Profile, request: Request, quiet: bool) -> tuple[Plan, str]
 
 def summarized(plan: Plan, quiet: bool) -> str:
     """Return the script of a plan; print the summary unless `quiet`, and the warnings, on stderr."""
-    script = rendered(plan)
+    script, _ = rendered(plan)
     if not quiet:
         talk(plan.summary())
     for warning in plan.warnings:
