@@ -103,7 +103,7 @@ class ScriptExecutor(core.Executor):
         if count > 1:
             indices = f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
             lines = [*plan.request.directive, *kind.array_directives(indices)]
-            array = parameters.changed(plan, {"directive": lines})
+            array = parameters.changed(plan, {"directive": lines, "max_attempts": 1})
             for warning in set(array.warnings) - set(plan.warnings):
                 warnings.warn(warning, stacklevel=2)
             plan = structs.replace(array, job_name=plan.job_name)
