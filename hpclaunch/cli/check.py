@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from hpclaunch.cli.echo import echo_json, json_option
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import request_options
+from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Diagnostic
@@ -25,14 +24,12 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-@click.command("check", context_settings=CONTEXT)
-@request_options
+@job_command("check")
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
 @click.option("--as-request", is_flag=True, help="With --script: print the hpclaunch command for its job.")
 @json_option
-@click.pass_context
 def check_command(
     ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_request: bool, as_json: bool, **values: Any
 ) -> None:

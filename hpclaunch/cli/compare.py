@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,9 +13,9 @@ from typing import Any
 import click
 from msgspec import structs
 
+from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.foreign import load_site, rendered
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options
+from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import compared_request, nearer
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
@@ -26,17 +25,18 @@ from hpclaunch.profile import search
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
 
-@click.command("compare", context_settings=CONTEXT)
-@compare_options
+@job_command("compare", several=("site", "partition"))
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.pass_context
+@json_option
 def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json: bool, **values: Any) -> None:
-    """Show the same job on several sites or partitions: its size, the limits, the price, what is refused.
+    """Compare the same job on several sites or partitions.
 
-    --site and --partition may be given several times, a partition also as SITE:PARTITION; a site named alone is
-    compared with itself, partition by partition. The exit code is 0 if the job fits somewhere.
+    Example: hpclaunch compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py
+
+    It shows the size, the limits, the price and what is refused. --site and --partition may be given several times, a
+    partition also as SITE:PARTITION; a site named alone is compared with itself, partition by partition. The exit code
+    is 0 if the job fits somewhere.
     """
     words = values.pop("partition")
     if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
@@ -53,7 +53,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         scripts.append(rendered(plan.hidden()) if diff and plan and facts["fits"] else None)
     if as_json:
         found = [facts | ({"script": script} if diff else {}) for facts, script in zip(columns, scripts, strict=True)]
-        click.echo(json.dumps(found, indent=2))
+        echo_json(found)
     else:
         click.echo(printable("\n\n".join(_tables(columns))))
         for line in _differences(columns, scripts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from click.core import ParameterSource
 from msgspec import structs
 
 from hpclaunch import paths
+from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.foreign import rendered_from
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import request_options
+from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import config_file, planned_request
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
@@ -22,10 +21,8 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
-@click.command("doctor", context_settings=CONTEXT)
-@request_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@job_command("doctor")
+@json_option
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Look for what would keep a job from running.
 
@@ -56,7 +53,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)
     results = examine(patient)
     if as_json:
-        click.echo(json.dumps([result.record() for result in results], indent=2))
+        echo_json([result.record() for result in results])
     else:
         width = max(len(result.check) for result in results)
         for result in results:

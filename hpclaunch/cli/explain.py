@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 import click
 import msgspec
 from click.core import ParameterSource
 
+from hpclaunch.cli.echo import echo_json
 from hpclaunch.cli.requests import config_file
 from hpclaunch.errors import printable
 from hpclaunch.job.explain import Source, explain
@@ -25,7 +25,7 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
     lines = explain(plan, profile, script, sources(ctx))
     if as_json:
         rows = [{"line": i, "text": line.text, "origins": line.origins} for i, line in enumerate(lines, 1)]
-        click.echo(json.dumps(msgspec.to_builtins(rows), indent=2))
+        echo_json(msgspec.to_builtins(rows))
         return
     room, before = _WIDTH - _COLUMN - 6, [""]
     for line in lines:

@@ -10,15 +10,12 @@ from click.core import ParameterSource
 
 from hpclaunch.cli.echo import talk
 from hpclaunch.cli.foreign import rendered
-from hpclaunch.cli.options import launch_options, request_options
+from hpclaunch.cli.options import LAUNCH, job_command
 from hpclaunch.cli.requests import launch_request, planned_request
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
-
-CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-
 
 quiet_option = click.option("--quiet", is_flag=True, help="No summary on stderr, only warnings.")
 
@@ -39,13 +36,11 @@ def summarized(plan: Plan, quiet: bool) -> str:
     return script
 
 
-@click.command("render", context_settings=CONTEXT)
-@request_options
+@job_command("render")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: print JSON.")
 @quiet_option
-@click.pass_context
 def render_command(
     ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any
 ) -> None:
@@ -76,10 +71,8 @@ def render_command(
         click.echo(script, nl=False)
 
 
-@click.command("run", context_settings=CONTEXT)
-@request_options
+@job_command("run")
 @quiet_option
-@click.pass_context
 def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Run COMMAND on this machine, on emulated nodes.
 
@@ -101,10 +94,8 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     raise SystemExit(rehearse(plan, script))
 
 
-@click.command("launch", context_settings=CONTEXT)
-@launch_options
+@job_command("launch", LAUNCH)
 @quiet_option
-@click.pass_context
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the current allocation.
 

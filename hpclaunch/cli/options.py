@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.profile import model, search
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Line(click.types.StringParamType):
@@ -94,7 +91,7 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-_LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force")
+LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force")
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:
@@ -109,16 +106,21 @@ def _name(words: str) -> str:
 CONFIRM_ABOVE = _option("--confirm-above", _PRICE, "Ask before submitting a job that may cost more.")
 
 
-def request_options(command: Command, only: Iterable[str] = (), several: Iterable[str] = ()) -> Command:
-    """Give a click command COMMAND and the options of a request, or `only` some; `several` may be given repeatedly."""
-    command = click.argument("command", nargs=-1, type=click.UNPROCESSED)(command)
-    for words, attributes, text in reversed(_ROWS):
-        if _name(words) in several:
-            command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
-        elif not only or _name(words) in only:
-            command = _option(words, attributes, text)(command)
-    return command
+def job_command(
+    name: str, only: Iterable[str] = (), several: Iterable[str] = ()
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a click command that takes the context, COMMAND and the options of a request, or `only` some of them.
 
+    The options `several` may be given repeatedly.
+    """
 
-launch_options = partial(request_options, only=_LAUNCH)
-compare_options = partial(request_options, several=("site", "partition"))
+    def make(function: Callable[..., None]) -> click.Command:
+        command = click.argument("command", nargs=-1, type=click.UNPROCESSED)(click.pass_context(function))
+        for words, attributes, text in reversed(_ROWS):
+            if _name(words) in several:
+                command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
+            elif not only or _name(words) in only:
+                command = _option(words, attributes, text)(command)
+        return click.command(name, context_settings={"allow_interspersed_args": False})(command)
+
+    return make

@@ -111,11 +111,12 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
         title = json.dumps(f"{search.load(parent).site.title}, my way")
         text = _STARTER.format(name=name, parent=parent, title=title)
     else:
-        from hpclaunch.profile.detect import drafted
+        from hpclaunch.profile.draft import drafted
 
         text, machine = drafted(name)
+        left_out = sum(isinstance(part, str) for part in machine.partitions.values())
         talk(
-            f"{machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
+            f"{machine.source}: {counted(len(machine.partitions) - left_out, 'partition')}, {left_out} left out; "
             f"decide {text.count('# Decide:')} lines, look for `Decide:`"
         )
     path.parent.mkdir(parents=True, exist_ok=True)

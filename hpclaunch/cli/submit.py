@@ -11,8 +11,8 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
-from hpclaunch.cli.job import CONTEXT, planned, quiet_option
-from hpclaunch.cli.options import CONFIRM_ABOVE, request_options
+from hpclaunch.cli.job import planned, quiet_option
+from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.plan import Plan
@@ -22,8 +22,7 @@ from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 
 
-@click.command("submit", context_settings=CONTEXT)
-@request_options
+@job_command("submit")
 @CONFIRM_ABOVE
 @click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
@@ -32,7 +31,6 @@ from hpclaunch.schedulers import scheduler
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @quiet_option
-@click.pass_context
 def submit_command(
     ctx: click.Context,
     /,
@@ -92,7 +90,8 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = script_executor(plan).submit_script(text, before, name).run
+    _print_id(run.id)
     for warning in found:
         talk(f"warning: {warning.message}")
     return run

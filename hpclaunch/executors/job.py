@@ -31,7 +31,8 @@ class RunPaths(utils.JobPaths):
     @property
     def stdout(self) -> Path:
         """What the rank printed."""
-        return run_folder.log(self.run_path, run_folder.RANK_LOG, self.task_id or 0)
+        rank, name = self.task_id or 0, run_folder.RANK_LOG
+        return run_folder.logs(self.run_path, name, rank).get(rank, self.run_path / name.format(rank))
 
     @property
     def stderr(self) -> Path:

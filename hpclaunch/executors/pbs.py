@@ -19,11 +19,7 @@ GENERIC_SITE = "pbs"
 
 
 class PbsExecutor(ScriptExecutor):
-    """submitit's executor for PBS over our script; several jobs at once are one array.
-
-    Its parameters are the options of `hpclaunch submit` by their names with underscores, with `site` among them: the
-    profile, by default the generic one.
-    """
+    """The executor of submitit's AutoExecutor for PBS; its parameter `site` is by default the generic profile."""
 
     def __init__(self, folder: Path | str, plan: Plan | None = None, max_num_timeout: int = 3) -> None:
         # submitit's default is one task, whatever there is of GPUs

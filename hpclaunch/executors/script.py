@@ -29,7 +29,7 @@ class ScriptExecutor(core.Executor):
     """Submits a plan's script as it is, or with submitit's worker as its command.
 
     Its parameters are the options of `hpclaunch submit` by their names with underscores, submitit's own names among
-    them, and `array_parallelism` if the scheduler has arrays; each may be prefixed with the scheduler's name.
+    them, and `array_parallelism`; each may be prefixed with the scheduler's name.
     """
 
     job_class = ScriptJob
@@ -37,8 +37,7 @@ class ScriptExecutor(core.Executor):
     _at_once: int | None = None  # jobs of an array
 
     def __init__(self, folder: Path | str, plan: Plan) -> None:
-        # Not super(): submitit's Slurm executor wants srun on PATH, which a laptop that renders does not have.
-        core.Executor.__init__(self, folder)
+        super().__init__(folder)
         self.plan = plan
 
     @classmethod
@@ -49,7 +48,7 @@ class ScriptExecutor(core.Executor):
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
         kind = self.plan.scheduler
         given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
-        valid = self._valid_parameters() if kind.arrays else parameters.names()
+        valid = self._valid_parameters()
         if unknown := sorted(given.keys() - valid):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")
         at_once = given.pop("array_parallelism", self._at_once)
@@ -58,20 +57,9 @@ class ScriptExecutor(core.Executor):
         self.plan, self._at_once = parameters.changed(self.plan, given), at_once
         self.parameters.update(kwargs)
 
-    def submit_script(
-        self,
-        script: str,
-        after: Sequence[str] = (),
-        name: str = "",
-        submitted: Callable[[str], None] = lambda _: None,
-    ) -> ScriptJob:
-        """Submit a finished script; the job has no result, but a state, logs and cancel().
-
-        `submitted` is given the id before anything else can fail. Raises what hand_over raises.
-        """
-        ids = hand_over(self.plan, script, after, name)
-        submitted(ids[0])
-        return self._made(self.plan, script, ids)
+    def submit_script(self, script: str, after: Sequence[str] = (), name: str = "") -> ScriptJob:
+        """Submit a finished script; the job has no result, but a state, logs and cancel(). Raises as hand_over does."""
+        return self._made(self.plan, script, hand_over(self.plan, script, after, name))
 
     def _made(self, plan: Plan, script: str, ids: Sequence[str]) -> ScriptJob:
         """Return the job of these ids, the first attempt's in front, which was just submitted."""

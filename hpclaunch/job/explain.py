@@ -164,8 +164,6 @@ def explain(plan: Plan, profile: Profile, script: str, sources: Mapping[str, Sou
         printed = [(pieces[int(mark)], next(marks)) for mark in marks]
         printed.sort(key=lambda one: not one[1].strip())  # the call of a macro comes after what the macro prints
         places = [one.where for one, _ in printed]
-        if text.strip() and not places:
-            places = [pieces[0].where.rpartition(":")[0] if pieces else "?"]
         values = [(name, said) for one, said in printed for name in resolved(one.names, assigned)]
         around = [(name, "") for one, _ in printed for name in resolved(one.condition, assigned)]
         # What the line's values were made from, else what its condition was, else what chose the template.
@@ -207,10 +205,7 @@ class _Reasons(Struct):
         place, name, *number = path.split(".")
         value: Any = getattr(getattr(self.plan, place), name, None)
         text = item or text
-        if key == "request.site" and "site" not in self.sources:
-            yield Origin(kind="computed", key="site", formula=f"{self.plan.name}, the site that knows this host")
-            yield from self._key("site.hostnames", "")
-        elif value is False or value in (None, [], {}) or callable(value):
+        if value is False or value in (None, [], {}) or callable(value):
             return
         elif not text or not isinstance(value, list | dict) or name == "command":
             yield self._origin(place, (name, *map(int, number)), value)
@@ -226,18 +221,18 @@ class _Reasons(Struct):
         """Return where a key was given: in the first file that has it, or by an option or a variable."""
         name, kind, files = str(key[0]), "profile", self.layers
         if place == "request":
-            source = self.sources.get(name) or Source("option", f"--{name.replace('_', '-')}")
-            if source.config is None:
+            source = self.sources.get(name)
+            if source and not source.config:
                 value = {key[-1]: value} if isinstance(key[-1], str) and key[1:] else value
                 return Origin(kind=source.kind, where=source.where, key=name, value=value)
-            kind, files = source.kind, [source.config]
+            kind, files = "config", [source.config] if source and source.config else []
         path = ("partitions", self.plan.partition_name, *key) if place == "partition" else key
         for file in files:
             with suppress(LookupError, TypeError):
                 said: Any = reduce(getitem, path, cast("Any", file.data))
                 where = place_of([file], path) or shown(file.path)  # what came by YAML's << has no line
                 return Origin(kind=kind, where=where, key=".".join(map(str, path)), value=said)
-        return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's own default")
+        return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's choice")
 
 
 def _words(value: Any) -> str:

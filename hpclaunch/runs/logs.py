@@ -7,21 +7,24 @@ may go stale, and a log may be larger than the memory of a login node.
 from __future__ import annotations
 
 import errno
+import heapq
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.collapse import Collapse
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
 _PIECE = 65536  # bytes read at once, or a line
+NEAR = 100  # lines that ranks may be apart and still be collapsed
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass
@@ -62,6 +65,64 @@ def _text(line: bytes) -> str:
     return line.rstrip(b"\r\n").rpartition(b"\r")[2].decode(errors="surrogateescape")
 
 
+@dataclass
+class _Line:
+    text: str
+    clock: int
+    ranks: set[str]
+
+
+@dataclass
+class _Collapse:
+    """Lines in the order of first sight, each with the ranks that wrote it, held back while more ranks may come.
+
+    A rank's clock counts its lines. One that writes what another wrote takes that line's clock, so that ranks which
+    write more than others, or less, meet again.
+    """
+
+    expected: int = 0  # ranks
+    clock: int = 0  # the highest of any line
+    held: deque[_Line] = field(default_factory=deque)
+    alike: dict[str, deque[_Line]] = field(default_factory=dict)  # those that are held, by text
+
+    def add(self, rank: str, text: str, clock: int) -> int:
+        """Take a line of a rank at `clock`; return the rank's new clock."""
+        alike = self.alike.setdefault(text, deque())
+        for line in alike:
+            if rank not in line.ranks and abs(clock - line.clock) <= NEAR:
+                line.ranks.add(rank)
+                return line.clock
+        line = _Line(text, clock + 1, {rank})
+        alike.append(line)
+        self.held.append(line)
+        self.clock = max(self.clock, line.clock)
+        return line.clock
+
+    def release(self, before: float = float("inf")) -> Iterator[str]:
+        """Yield the lines, from the first on, that `expected` ranks wrote or whose clock is below `before`."""
+        while self.held and (len(self.held[0].ranks) >= self.expected or self.held[0].clock < before):
+            line = self.held.popleft()
+            self.alike[line.text].popleft()
+            if not self.alike[line.text]:
+                del self.alike[line.text]
+            label = f"{TIMES}{len(line.ranks)}" if len(line.ranks) > 1 else next(iter(line.ranks))
+            yield f"[{label}] {line.text}" if label else line.text
+
+    def merge(self, sources: Mapping[str, Iterator[str]]) -> Iterator[str]:
+        """Read the lines of all ranks, always of the one that is furthest behind, and yield what is complete."""
+        names = list(sources)
+        turns = [(self.clock, place) for place in range(len(names))]
+        while turns:
+            clock, place = turns[0]
+            line = next(sources[names[place]], None)
+            if line is None:
+                heapq.heappop(turns)
+            else:
+                heapq.heapreplace(turns, (self.add(names[place], line, clock), place))
+            if turns:
+                yield from self.release(before=turns[0][0] - NEAR)
+
+
 class _Stream:
     """What the ranks of a run wrote to stdout, or to stderr."""
 
@@ -69,7 +130,7 @@ class _Stream:
         self.run, self.rank = run, rank
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
-        self._collapse = Collapse()
+        self._collapse = _Collapse()
         self._old = 0  # the clock at the last call
 
     def lines(self, over: bool, last: bool = False) -> Iterator[str]:
@@ -99,18 +160,19 @@ def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
 
     Raises HpclaunchError if the one rank asked for has no log.
     """
-    yield from _last(_streams(run, rank, err))
+    yield from follow(run, rank, None, err)
 
 
-def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = False) -> Iterator[str]:
+def follow(run: Run, rank: int | None, ended: Callable[[], bool] | None, err: bool = False) -> Iterator[str]:
     """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
 
     Raises HpclaunchError if the one rank asked for never had a log, and whatever `ended` raises.
     """
-    streams = _streams(run, rank, err)
+    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
+    streams = [_Stream(run, rank, *names) for names in kinds[err:]]
     over, asked = False, float("-inf")
     before: list[int] | None = None
-    while True:
+    while ended:
         if not over and time.monotonic() - asked >= ASK_SECONDS:
             over, asked, before = ended(), time.monotonic(), None
         for stream in streams:
@@ -120,18 +182,8 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = Fa
             break
         before = offsets
         time.sleep(POLL_SECONDS)
-    yield from _last(streams)
-
-
-def _streams(run: Run, rank: int | None, err: bool) -> list[_Stream]:
-    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
-    return [_Stream(run, rank, *names) for names in kinds[err:]]
-
-
-def _last(streams: list[_Stream]) -> Iterator[str]:
     for stream in streams:
         yield from stream.lines(over=True, last=True)
-    run, rank = streams[0].run, streams[0].rank
     if rank is not None and not any(stream.logs for stream in streams):
         found = [path.name for path in run_folder.logs(run.path, run_folder.RANK_LOG).values()]
         there = ", ".join(found[:8]) + (" ..." if found[8:] else "") or "no logs yet"

@@ -21,7 +21,7 @@ from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import Job
+from hpclaunch.schedulers.job import Job, leading_number
 
 
 class Run(Job, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def register(run: Run) -> None:
     """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    number = max([time.time_ns(), *(_number(path) + 1 for path in _files()[:1])])
+    number = max([time.time_ns(), *(leading_number(path.name) + 1 for path in _files()[:1])])
     names = "-".join(quote(name, safe="", errors="surrogateescape") for name in (run.site, run.id))
     write_whole(folder / f"{number}-{names}.json", encode(run))
 
@@ -62,12 +62,7 @@ def newest_first() -> list[Run]:
 
 
 def _files() -> list[Path]:
-    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), key=_number, reverse=True)
-
-
-def _number(path: Path) -> int:
-    digits = path.name.split("-")[0]
-    return int(digits[:32]) if digits.isdecimal() else 0
+    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
 
 
 def find(names: Iterable[str]) -> list[Run]:
@@ -83,7 +78,8 @@ def find(names: Iterable[str]) -> list[Run]:
         return known[:1]
     found = []
     for name in names:
-        run = _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
+        named = [run for run in known if name in (run.id, run.id.split(".")[0])]
+        run = next((run for run in named if run.path.is_dir()), None) or _moved(name) or next(iter(named), None)
         if run is None:
             raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)
@@ -111,6 +107,9 @@ def _by_hand(folder: Path) -> Run | None:
 def read(path: Path) -> Run | None:
     """Return the run of a registry's file or a run.json, or None if it is not one."""
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), Run)
+        run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
+        text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
+        text.encode(errors="surrogateescape")  # else, and with a null byte, no name of a file
+        return None if "\0" in text else run
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None

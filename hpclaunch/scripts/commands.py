@@ -11,7 +11,7 @@ from hpclaunch.scripts.checks import Named, at_line
 from hpclaunch.scripts.launch import Program, assignments, opened, replaced
 from hpclaunch.scripts.pbs_commands import PBS_CHECKS
 from hpclaunch.scripts.ranks import step_size
-from hpclaunch.scripts.shell import Command, Word
+from hpclaunch.scripts.shell import Command
 
 _PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)[= ](?:\S*:)?(\S+)")
 _EDITS = ("sed", "awk", "grep", "perl")  # they have programs of their own among their words
@@ -38,8 +38,8 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
     for command in program.body.commands:
         if command.says or "ssh" in command.inside or id(command) in outer:
             continue
-        pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
-        settings = [f"{name}={_quoted(word)}" for name, word in pairs if "\n" not in word]  # no usage text
+        values = [(one.name, one.value) for one in command.settings]
+        settings = [f"{name}={_quoted(value)}" for name, value in values if "\n" not in value or value[0] == "("]
         rest = [*map(_quoted, command.files), *map(_quoted, opened(command.words[1:], program.variables))]
         words = [*command.words[:1], *settings, *rest]
         text = " ".join(word for word in words if command.name not in _EDITS or "<" not in word)
@@ -110,17 +110,9 @@ def _ports(program: Program, asked: Asked) -> Iterator[Named]:
 
 
 def _wait(program: Program, _asked: Asked) -> Iterator[Named]:
-    """Find a start in the background that the script's end kills."""
-    commands = program.body.commands
-    starts = {id(start.command) for start in program.starts}
-    behind = [i for i, one in enumerate(commands) if id(one) in starts and "background" in one.inside]
-    stays = (
-        one.name in _STAYS or (i > behind[-1] and id(one) in starts)
-        for i, one in enumerate(commands)
-        if behind and (i > behind[-1] or one.function or "loop" in one.inside)
-    )
-    if behind and not any(stays):
-        last = commands[behind[-1]]
+    """Find a last start in the background that the script's end kills."""
+    last = program.starts[-1].command if program.starts else None
+    if last and "background" in last.inside and not any(one.name in _STAYS for one in program.body.commands):
         text = f"`{_shown(last)} ... &` runs in the background, and the job ends with the script; use wait after it"
         yield at_line("wait", last.line, text)
 
@@ -141,24 +133,22 @@ def _devices(program: Program, asked: Asked) -> Iterator[Named]:
 def _early(program: Program, asked: Asked) -> Iterator[Named]:
     """Find variables of a task that the batch shell expands."""
     several = {"SLURM_NODEID": asked.nodes, "SLURM_LOCALID": asked.starts, "SLURM_PROCID": asked.nodes * asked.starts}
+    own = {name for name, count in several.items() if count > 1}
     for command in program.body.commands:
-        if command.says or command.inside & {"function", "shell", "ssh", "trap"}:
-            continue
         words = [*command.words, *(one.value for one in command.settings)]
-        if name := next((name for name, count in several.items() if count > 1 and _in_any(name, words)), None):
-            text = f"the batch shell expands ${name} here: it is 0 for every task; use srun bash -c '...' around it"
+        found = own & set().union(*(word.expands for word in words))
+        if found and not (command.says or command.inside & {"function", "shell", "ssh", "trap"}):
+            text = (
+                f"the batch shell expands ${min(found)} here: it is 0 for every task; use srun bash -c '...' around it"
+            )
             yield at_line("early-variable", command.line, text)
-
-
-def _in_any(name: str, words: list[Word]) -> bool:
-    return any(name in word.expands for word in words)
 
 
 def _layout(program: Program, asked: Asked) -> Iterator[Named]:
     """Find a launcher that srun starts once for each of a node's tasks."""
     for start in program.main:
         own = start.layer("torchrun", "accelerate", "deepspeed")
-        if own and start.layer("srun") and (per_node := step_size(asked, start)[1]) > 1:
+        if own and start.layer("srun") and (per_node := step_size(asked, start)) > 1:
             text = f"{own.kind} is started {per_node} times on each node, once by each task; use --ntasks-per-node=1"
             yield at_line("layout", asked.size_line or start.line, text)
 

@@ -26,6 +26,7 @@ from hpclaunch.scripts.checks import SCRIPT_CHECKS
 from hpclaunch.scripts.launch import Program, modules, understand
 from hpclaunch.scripts.ranks import complete
 
+_OUR_OWN = ("hpclaunch render", "the job script")  # sources of rules for our own scripts
 _SHELLS = re.compile(r"#!.*?\b(ba|k|da|)sh\b")
 
 
@@ -113,7 +114,8 @@ def examine(
         for one in diagnostics
         if not (asked.open_queue and _of_partition(one))
     ]
-    said = {one.at for _, one in found if not one.warns} | {one.at for one in diagnostics}
+    said = {one.at for _, one in [*given.found, *found] if not one.warns}
+    said |= {one.at for one in diagnostics if one.check == "placeholders"}
     for key, message in mistaken:
         if (line := asked.lines.get(key, 0)) not in said:
             check = "job-name" if key == "job_name" else "directives"
@@ -170,7 +172,8 @@ def _placed(report: Report, script: Script, found: list[tuple[str, Found]], forc
     for one in report.diagnostics:
         line = min(script.place(one, CHECKS.get(one.check, Check()).options.split()), 10**9)
         text, refuses = printable(one.message, kept=""), one.refuses and one.check not in force
-        placed = structs.replace(one, line=line, at="", message=text, refuses=refuses)
+        source = "" if one.source.startswith(_OUR_OWN) else one.source
+        placed = structs.replace(one, line=line, at="", message=text, refuses=refuses, source=source)
         different[line, one.check, text] = placed
     report.diagnostics = sorted(different.values(), key=lambda one: (one.line, not one.refuses))
     return report

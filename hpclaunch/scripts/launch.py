@@ -18,7 +18,7 @@ _CONTAINERS = ("singularity", "apptainer", "podman", "docker")
 _SETS = ("export", "declare", "readonly", "typeset", "local")
 _READS = ("for", "read", "mapfile", "readarray", "getopts", "unset")
 _ASIDE_MODULES = ("pip", "venv", "json.tool", "ensurepip", "ipykernel", "site")
-_WHOLE = re.compile(r'"?\$(?:(\w+)|\{(\w+)(\[[@*]\])?\})"?')
+_WHOLE = re.compile(r"\$\{?(\w+)\}?")
 _PYTHON_FLAGS = ("-u", "-E", "-s", "-B")
 _SAME = dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun"), "mpirun")
 _MODULES = {
@@ -91,8 +91,8 @@ def is_python(word: str) -> bool:
 
 def understand(body: Script, site: Site) -> Program:
     """Return what the body does at this site."""
-    own = dict.fromkeys([*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])], "")
-    own |= {name: stands_for or "" for name, stands_for in site.own_commands.items()}
+    idle = [*site.removed_commands, *(site.allocation.command[:1] if site.allocation else [])]
+    own = dict.fromkeys(idle) | site.own_commands
     variables = _variables(body)
     aside = ASIDE | {command.function for command in body.commands} | {name for name in own if not own[name]}
     shells = {id(command.within) for command in body.commands}
@@ -129,7 +129,7 @@ def _variables(body: Script) -> dict[str, Setting]:
         own = assignments(command)
         times.update(one.name for one in own)
         times.update(command.words[1:] if command.name in _READS else ())
-        found |= {one.name: one for one in own if not command.inside}
+        found |= {one.name: one for one in own if not command.inside and not one.value.raw.startswith("(")}
     return {name: one for name, one in found.items() if times[name] == 1}
 
 
@@ -143,21 +143,17 @@ def opened(words: list[Word], variables: dict[str, Setting]) -> list[Word]:
 
 
 def _stands_for(word: Word, variables: dict[str, Setting]) -> list[Word]:
-    """Return the words that a $NAME or "${NAME[@]}" is, or the word with the variables in it replaced."""
+    """Return the words that a $NAME is, or the word with the variables in it replaced."""
     whole = _WHOLE.fullmatch(word.raw)
-    one = variables.get(whole[1] or whole[2]) if whole else None
-    if whole and one and whole[3] and one.items is not None:
-        return one.items
-    if one and one.items is None and not word.raw.startswith('"') and not one.value.expands & {"$(", "*"}:
-        pieces = one.value.split()
-        return [Word(piece, None, re.findall(r"\$\{?(\w+)", piece), word.line) for piece in pieces] or [word]
+    value = variables[whole[1]].value if whole and whole[1] in variables else None
+    if value and not value.expands & {"$(", "*"}:
+        return [Word(piece, None, re.findall(r"\$\{?(\w+)", piece), word.line) for piece in value.split()]
     text, left = str(word), set(word.expands)
     for name in word.expands & variables.keys():
-        one = variables[name]
-        if one.items is None and not one.value.expands:
-            text = replaced(text, name, one.value)
+        if not variables[name].value.expands:
+            text = replaced(text, name, variables[name].value)
             left.discard(name)
-    return [Word(text, word.raw, left, word.line) if text != word else word]
+    return [Word(text, word.raw, left, word.line)]
 
 
 def replaced(text: str, name: str, value: str) -> str:
@@ -165,10 +161,10 @@ def replaced(text: str, name: str, value: str) -> str:
     return re.sub(rf"\$(\{{{name}\}}|{name}\b)", lambda _: value, text)
 
 
-def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str]) -> Launch:
+def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str | None]) -> Launch:
     """Return what `command` starts, which has no words if it only sets variables.
 
-    `own` are the site's own commands: what each stands for, "" if a job is never for it.
+    `own` are the site's own commands: what each stands for, None if a job is never for it.
     """
     launch = Launch(command, opened(command.words, variables))
     if command.within:
@@ -178,7 +174,8 @@ def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str])
         if stands_for := own.get(head):
             launch.words = [*(Word(word) for word in stands_for.split()), *rest]
         elif head in PASS:
-            launch.words = _behind(rest, *PASS[head])
+            behind = dropwhile(re.compile(r"\w+=").match, _options(Layer(head), rest))  # env NAME=VALUE
+            launch.words = list(behind)[PASS[head] :]
         elif head in VALUES or head in FLAGS:
             launch.layers.append(layer := Layer(head))
             launch.words = _options(layer, rest)
@@ -210,14 +207,6 @@ def _python(layer: Layer, words: list[Word]) -> list[Word]:
     return [Word("python"), *words] if words and not is_python(words[0]) and "no-python" not in layer.options else words
 
 
-def _behind(words: list[Word], count: int, values: str) -> list[Word]:
-    """Return what stands behind the options, NAME=VALUE and `count` further words."""
-    at = 0
-    while at < len(words) and (words[at].startswith("-") or re.match(r"\w+=", words[at])):
-        at += 2 if words[at] in values.split() else 1
-    return words[at + count :]
-
-
 def _options(layer: Layer, words: list[Word]) -> list[Word]:
     """Move the options at the beginning of `words` into the layer, and return the rest."""
     at = 0
@@ -244,11 +233,9 @@ def _count(kind: str, name: str) -> int:
 def modules(body: Script) -> Iterator[tuple[Command, Word]]:
     """Yield the modules that are loaded, each with its command, in that order."""
     for command in body.commands:
-        rest = command.words[1:]
-        if command.name == "module" and rest[:1] and rest[0] in ("load", "add"):
-            rest = rest[1:]
-        elif command.name == "ml" and not (rest[:1] and rest[0] in ("purge", "use", "list", "unload", "avail")):
-            rest = rest[1:] if rest[:1] == ["load"] else rest
-        else:
+        verb, *rest = *command.words[1:], Word("")
+        if command.name == "ml" and verb not in ("purge", "use", "list", "unload", "avail", "load"):
+            rest = command.words[1:]
+        elif command.name not in ("module", "ml") or verb not in ("load", "add"):
             continue
-        yield from ((command, word) for word in rest if not word.expands and not word.startswith("-"))
+        yield from ((command, word) for word in rest if word and not word.expands and not word.startswith("-"))

@@ -14,20 +14,17 @@ from hpclaunch.scripts.launch import Launch
 _NODES = re.compile(r"\$\{?(?:SLURM_)?(?:JOB_)?(?:NNODES|NUM_NODES)\}?")
 
 
-def step_size(asked: Asked, launch: Launch) -> tuple[int, int]:
-    """Return the nodes on which a script's srun starts something, and how much on each; unsaid, what the job has."""
+def step_size(asked: Asked, launch: Launch) -> int:
+    """Return how many tasks on a node a script's srun starts; unsaid, what the job has."""
     srun = launch.layer("srun")
     options = srun.options if srun else {}
-
-    def number(name: str) -> int | None:
-        text = options.get(name, "")
-        return asked.nodes if _NODES.fullmatch(text) else whole(text) or None
-
-    nodes, tasks, per_node = number("nodes"), number("ntasks"), number("ntasks-per-node")
-    if re.fullmatch(r"[\w.${}-]+", hosts := options.get("nodelist", "")) and "NODELIST" not in hosts:
+    nodes, tasks, per_node = (
+        asked.nodes if _NODES.fullmatch(text) else whole(text)
+        for text in (options.get(name, "") for name in ("nodes", "ntasks", "ntasks-per-node"))
+    )
+    if "nodelist" in options and "NODELIST" not in options["nodelist"]:
         nodes = nodes or 1  # one host
-    nodes = nodes or min(asked.nodes, tasks or asked.nodes)
-    return nodes, per_node or (math.ceil(tasks / nodes) if tasks else asked.starts)
+    return per_node or (math.ceil(tasks / (nodes or min(asked.nodes, tasks))) if tasks else asked.starts)
 
 
 def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
@@ -52,7 +49,7 @@ def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     if launch is None:
         return "tasks", starts if starts > 1 else asked.gpus or 1
     if launch.layer("srun"):
-        starts = step_size(asked, launch)[1]
+        starts = step_size(asked, launch)
     if own := launch.layer("torchrun", "deepspeed", "accelerate"):
         total, per_node = (_first(own.options, names) for names in ("num-processes", "nproc-per-node num-gpus"))
         return "torchrun", (total and max(total // asked.nodes, 1)) or per_node or asked.gpus or 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,6 @@ class Setting(Struct):
 
     name: str
     value: Word
-    items: list[Word] | None = None
 
 
 class Command(Struct):
@@ -109,16 +108,12 @@ class Command(Struct):
 
 
 class Script(Struct):
-    """A script as far as it could be read.
-
-    `error` is what bash refuses, with its line; `unread` is the first line that the library could not read, `heredocs`
-    are those that are other files'.
-    """
+    """A script as far as it could be read; `heredocs` are the numbers of lines that are other files'."""
 
     commands: list[Command] = []
     heredocs: set[int] = set()
-    error: tuple[int, str] | None = None
-    unread: int = 0
+    error: tuple[int, str] | None = None  # what bash refuses, with its line
+    unread: int = 0  # the first line that the library could not read
 
 
 def can_read() -> bool:
@@ -213,10 +208,10 @@ class _Reader:
         return self.line + node.start_point.row
 
     def _text(self, node: Node) -> str:
-        return self._between(node.start_byte, node.end_byte).translate(_FROM_LETTERS)
+        return self._between(node.start_byte, node.end_byte)
 
     def _between(self, start: int, end: int) -> str:
-        return self.source[start:end].decode(errors="replace")
+        return self.source[start:end].decode(errors="replace").translate(_FROM_LETTERS)
 
     def _command(self, node: Node, whole: Node, context: Command) -> None:
         """Add the command that a node is; `whole` is the node with its redirections."""
@@ -238,10 +233,7 @@ class _Reader:
 
     def _setting(self, node: Node) -> Setting:
         name, value = (node.child_by_field_name(field) for field in ("name", "value"))
-        setting = Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
-        if value and value.type == "array":
-            setting.items = [self._word(item) for item in value.children if item.type in _WORDS]
-        return setting
+        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
 
     def _redirect(self, command: Command, node: Node) -> None:
         for part in node.children:
@@ -265,12 +257,12 @@ class _Reader:
             expands.add(named[1] if named else "$(")
         text += self._between(at, node.end_byte)
         bare = _QUOTED.sub("", text)
-        expands |= {"~"} if bare.startswith("~") else set()
-        expands |= {"*"} if re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare) else set()
+        found = {"~": bare.startswith("~"), "*": re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare)}
+        expands |= {sign for sign, there in found.items() if there}
         if len(bare) < len(text) or "$" in bare:
             with suppress(ValueError):  # a part of what could not be read
                 text = " ".join(shlex.split(_GONE.sub("", text)))
-        text = re.sub(_EXPANDED, lambda _: parts.pop(0) if parts else "", text).translate(_FROM_LETTERS)
+        text = re.sub(_EXPANDED, lambda _: parts.pop(0) if parts else "", text)
         return Word(text, self._text(node), expands, self._line(node))
 
 
@@ -299,10 +291,8 @@ def _inner(command: Command) -> Word | None:
     at = next((i for i, word in enumerate(words, 1) if word.name in _SHELLS), None)
     if at is None or command.says:
         return None
-    flags = [flag for flag in words[at:] if flag.startswith(("-", "+"))]
-    for flag, after in pairwise([*words[at:], None]):
-        if flag not in flags:
-            return None
-        if re.fullmatch(r"-[a-z]*c", flag):
-            return after
-    return Word(command.heredocs[0], line=command.line + 1) if command.heredocs else None
+    flags = list(takewhile(lambda word: word.startswith(("-", "+")), words[at:]))
+    rest = words[at + len(flags) :]
+    if flags and re.fullmatch(r"-[a-z]*c", flags[-1]):
+        return rest[0] if rest else None
+    return Word(command.heredocs[0], line=command.line + 1) if command.heredocs and not rest else None

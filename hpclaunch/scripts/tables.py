@@ -42,9 +42,11 @@ ASIDE = words(
     which whoami zip
     """
 )
-# Programs that start what stands behind them: how many words of their own come first, and options with a value.
+# Programs that start what stands behind them: how many words of their own come first.
 PASS = {
-    **dict.fromkeys(words("builtin command env exec nice nohup numactl stdbuf time unbuffer"), (0, "-a -n -u")),
-    **dict.fromkeys(words("conda mamba micromamba"), (0, "-n --name -p --prefix")),
-    "timeout": (1, "-k -s"),
+    **dict.fromkeys(
+        words("builtin command env exec nice nohup numactl stdbuf time unbuffer conda mamba micromamba"), 0
+    ),
+    "timeout": 1,
 }
+VALUES |= dict.fromkeys(PASS, words("a n u name p prefix k s"))

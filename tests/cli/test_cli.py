@@ -225,6 +225,10 @@ def test_own_template_wins_and_can_extend_the_shipped_one(cli, work):
         ("{{ plan.nods }}", "has no attribute 'nods'"),
         ('{% extends "gone.sh.j2" %}', "no template 'gone.sh.j2'"),
         ("{{ 1 / 0 }}", "division by zero"),
+        (
+            '{% extends "builtin/gadi.sh.j2" %}\n{% block folder %}{% endblock %}',
+            "bad.sh.j2:2: unknown block 'folder' (did you mean run_folder?)",
+        ),
     ],
 )
 def test_broken_template_is_one_message(cli, work, text, message):

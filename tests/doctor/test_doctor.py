@@ -142,7 +142,7 @@ def test_projects_are_unix_groups_on_pbs(groups, verdict, text, examined, qsub, 
 
 SLURM = {
     "scontrol": '[[ $1 == ping ]] && echo "Slurmctld(primary) at one is UP" || echo "PartitionName=gpu State=UP"',
-    "sacctmgr": "printf 'phys\\nchem\\n'",
+    "sacctmgr": "printf 'chem|a|a|phys\\nphys|a|a|phys\\n'",
     "sbatch": "cat >/dev/null",
     "squeue": "",
     "scancel": "",

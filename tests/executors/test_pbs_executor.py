@@ -15,7 +15,7 @@ import hpclaunch
 from hpclaunch.errors import RequestError, SchedulerError
 from hpclaunch.executors.environment import HpclaunchJobEnvironment
 from hpclaunch.executors.pbs import PbsExecutor
-from hpclaunch.schedulers import pbs
+from hpclaunch.schedulers import scheduler
 
 
 def python(text: str, seconds: float = 120) -> str:
@@ -230,8 +230,6 @@ def test_parameters_change_what_is_submitted_under_every_scheduler(site):
     assert "WORLD_SIZE=8" in executor._script(plan)
     with pytest.raises(ValueError, match=r"unknown parameter walltme; there are account.*walltime"):
         executor.update_parameters(walltme="1h")
-    with pytest.raises(RequestError, match=r"site: (slurm|pbs) has (slurm|pbs), this executor"):
-        executor.update_parameters(site="pbs" if site == "jean-zay" else "slurm", partition=None, account=None)
     assert executor.plan == plan
 
 
@@ -288,7 +286,7 @@ def test_the_plugin_costs_other_submitit_jobs_little():
 def in_job(qsub, monkeypatch, work):
     """The environment of rank 0 of a job that runs."""
     qsub()
-    first = pbs.submit("#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=1,mem=1GB,walltime=00:01:00\nsleep 1\n")
+    first = scheduler("pbs").submit("#!/bin/bash\n#PBS -q normal\n#PBS -l ncpus=1,mem=1GB,walltime=00:01:00\nsleep 1\n")
     folder = work / "hpclaunch-runs" / first
     folder.mkdir(parents=True)
     (folder / "job.sh").write_text(

@@ -132,6 +132,8 @@ def test_registry_survives_what_is_no_entry():
     (folder / "1-local-x.json").write_text('{"id": "x", ')
     (folder / "2-local-y.json").write_text("")
     (folder / ".3.new").write_text("{")
+    entry = {"id": "\ud800", "site": "s", "scheduler": "local", "job_name": "j", "folder": "/none", "submitted": 0}
+    (folder / "4-local-z.json").write_text(json.dumps(entry))
     assert [row["id"] for row in json.loads(call("jobs", "--json"))] == [job]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpclaunch import paths
 from hpclaunch.profile import model, search
-from hpclaunch.schedulers.pbs.detect import gigabytes
+from hpclaunch.schedulers.values import pbs_gb
 
 ANSWERS = Path(__file__).parent / "pbs_answers"
 QSTAT = """#!/bin/bash
@@ -55,7 +55,10 @@ def test_a_queue_that_routes_is_named_and_those_behind_it_are_not(detected):
     normal = found.partitions["normal"]
     assert (normal.cores_per_node, normal.gpus_per_node, normal.mem_gb_per_node) == (48, 0, 190)
     assert tiers(normal) == [(96, "48:00:00"), (None, "24:00:00")]
-    assert "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf: resources_max.walltime" in text
+    assert (
+        "{max_cores: 96, max_walltime: '48:00:00'}  # qstat -Bf, qstat -Qf normal normal-exec normal-large-exec\n"
+        in text
+    )
     assert normal.max_cores == 288
     assert "A route to normal-exec, normal-large-exec, not to be named themselves" in text
     assert "#   normal-exec: jobs reach it through normal" in text
@@ -66,7 +69,7 @@ def test_gpus_are_those_of_the_nodes_tied_to_the_queue(detected):
     text, found = detected("routed")
     gpu = found.partitions["gpuvolta"]
     assert (gpu.cores_per_node, gpu.gpus_per_node, gpu.mem_gb_per_node, gpu.max_cores) == (48, 4, 382, 96)
-    assert "max_cores: 96  # qstat -Qf gpuvolta-exec: resources_max.ngpus=8" in text
+    assert "max_cores: 96  # qstat -Bf, qstat -Qf gpuvolta gpuvolta-exec\n" in text
     copyq = found.partitions["copyq"]
     assert (copyq.cores_per_node, copyq.max_cores, tiers(copyq)) == (16, 1, [(None, "10:00:00")])
 
@@ -88,26 +91,23 @@ def test_memory_is_asked_for_where_little_comes_by_itself(detected):
 
 
 def test_nodes_are_found_by_what_chunks_ask_for(detected):
-    """A route to CPU and GPU queues becomes two partitions that name the same queue, each with its nodes and limits."""
+    """A route to CPU and GPU queues has the commonest nodes' size; the draft names the other kind."""
     text, found = detected("chunks")
-    assert list(found.partitions) == ["main", "main-gpu", "debug", "large", "any", "any-gpu"]
-    cpu, gpu = found.partitions["main"], found.partitions["main-gpu"]
-    assert (cpu.cores_per_node, cpu.gpus_per_node, tiers(cpu)) == (128, 0, [(None, "12:00:00")])
-    assert (gpu.cores_per_node, gpu.gpus_per_node, gpu.gpu, tiers(gpu)) == (64, 4, "A100", [(None, "24:00:00")])
-    assert gpu.mem_gb_per_node == 487
-    assert gpu.directives == ["-q main"]
+    assert list(found.partitions) == ["main", "debug", "large", "any"]
+    main = found.partitions["main"]
+    assert (main.cores_per_node, main.gpus_per_node, tiers(main)) == (128, 0, [(None, "24:00:00")])
+    assert "Decide: a partition of its own, with `directives:`, for 64 cores, 4x GPU, 487 GB; 1 node: g1" in text
     assert found.multi_node == "exclusive"
-    assert (found.partitions["debug"].min_cores, found.partitions["debug"].max_cores) == (None, 128)
-    assert (found.partitions["large"].min_cores, found.partitions["large"].unconfirmed) == (129, ["min_cores"])
+    assert found.partitions["debug"].max_cores == 128
+    assert "Decide: min_cores; the queue has resources_min.nodect=2" in text
     assert "no job_history_enable" in text
 
 
-def test_a_guess_is_said_to_be_one(detected):
-    """Where nothing ties nodes to a queue, the draft says that its sizes are a guess."""
-    text, found = detected("chunks")
-    part = text[text.index("  any:") : text.index("  any-gpu:")]
-    assert "Decide: nothing ties nodes to this queue" in part
-    assert found.partitions["any"].walltime == []
+def test_a_queue_without_limits_has_the_commonest_nodes(detected):
+    """A queue that any node serves has the size of most nodes, and no walltime."""
+    _, found = detected("chunks")
+    part = found.partitions["any"]
+    assert (part.cores_per_node, part.gpus_per_node, part.walltime) == (128, 0, [])
 
 
 def test_the_draft_renders_a_script_that_qsub_takes(detected, cli, standin, monkeypatch):
@@ -215,10 +215,10 @@ def test_a_new_profile_begins_in_one_way(cli, words):
 @pytest.mark.parametrize(
     ("text", "gb"),
     [
-        *(("395264000kb", 376), ("514260mb", 502), ("2tb", 2048), ("1gb", 1), (2**31, 2), ("256mw", 2), ("4g", 4)),
-        *(("lots", 0), (None, 0)),
+        *(("395264000kb", 376), ("514260mb", 502), ("2tb", 2048), ("1gb", 1)),
+        *((str(2**31), 2), ("256mw", 2), ("4g", 4)),
     ],
 )
 def test_memory_is_read_in_all_its_units(text, gb):
     """PBS's sizes are powers of two, whatever their unit."""
-    assert gigabytes(text) == gb
+    assert int(pbs_gb(text)) == gb

@@ -9,7 +9,7 @@ import pytest
 from hpclaunch import paths
 from hpclaunch.profile import model, search
 from hpclaunch.schedulers.slurm import detect as slurm
-from hpclaunch.schedulers.slurm.limits import seconds
+from hpclaunch.schedulers.slurm.accounting import seconds
 
 ANSWERS = Path(__file__).parent / "slurm_answers"
 SCONTROL = """#!/bin/bash
@@ -45,7 +45,7 @@ def detected(programs, cli):
 def test_partitions_and_their_default(detected):
     """What a person may name is there, Slurm's default is the draft's, the rest is left out with the reason."""
     text, found = detected()
-    assert list(found.partitions) == ["standard", "standard-himem", "gpu", "gpu-cpu", "debug", "forever"]
+    assert list(found.partitions) == ["standard", "gpu", "debug", "forever", "guests"]
     assert found.default_partition == "standard"
     assert "default_partition: standard  # scontrol show partition standard: Default=YES" in text
     for line in (
@@ -53,7 +53,6 @@ def test_partitions_and_their_default(detected):
         "staff: not for your accounts, AllowAccounts=ops,root",
         "old: State=DOWN",
         "empty: no nodes",
-        "guests: not for your accounts, DenyAccounts=phys,Chem",
     ):
         assert f"#   {line}\n" in text
 
@@ -67,24 +66,21 @@ def test_hyperthreads_are_no_cores(detected):
     assert standard.max_cores == 16 * 128
 
 
-def test_the_commonest_node_counts_and_others_can_be_asked_for(detected):
-    """A partition of mixed nodes has the commonest kind's size; others are a partition of their own, by constraint."""
+def test_the_commonest_node_counts_and_others_are_named(detected):
+    """A partition of mixed nodes has the commonest kind's size; the draft names the others, and the features."""
     text, found = detected()
-    assert found.partitions["standard-himem"].directives == ["--partition=standard", "--constraint=himem"]
-    assert found.partitions["standard-himem"].mem_gb_per_node == 1006
     gpu = found.partitions["gpu"]
     assert (gpu.cores_per_node, gpu.gpus_per_node, gpu.gpu) == (126, 4, "a100")
     assert gpu.mem_gb_per_node == 499  # less what the system keeps
-    assert found.partitions["gpu-cpu"].directives == ["--partition=gpu"]
-    assert found.partitions["gpu-cpu"].gpus_per_node == 0
-    assert "Decide: a job may get a node with 64 cores, 3x v100, t4, 375 GB, which nothing tells apart" in text
-    assert "--directive=--constraint=a100 keeps a job to the commonest kind" in text
+    own = "# Decide: a partition of its own, with `directives:`, for "
+    assert f"{own}128 cores, 1006 GB; 1 node: c4\n" in text
+    assert f"{own}64 cores, 3x v100, t4, 375 GB; 1 node: g4\n" in text
+    assert "# Features, for --directive=--constraint=NAME: a100, ib\n" in text
 
 
 def test_what_a_partition_lets_jobs_have(detected):
-    """Cores with each GPU, limits on cores and nodes; memory is asked for where little comes by itself."""
+    """Limits on cores and nodes; memory is asked for where little comes by itself."""
     text, found = detected()
-    assert found.partitions["gpu"].cpus_per_gpu == 16
     assert (found.partitions["debug"].cores_per_node, found.partitions["debug"].max_cores) == (64, 128)
     assert "cores_per_node: 64  # scontrol show partition debug: MaxCPUsPerNode" in text
     assert found.ask_memory is True
@@ -101,7 +97,7 @@ def test_no_limit_on_time_makes_no_tier(detected):
 
 
 def test_qos_have_the_limits_that_count(detected):
-    """Of a QoS, its partition and the partition's QoS, the limit that Slurm enforces is in the draft."""
+    """Of a QoS, its partition and the partition's QoS, the limit that counts is in the draft."""
     _, found = detected()
     qos = {qos.name: qos for qos in found.partitions["gpu"].qos}
     assert {name: one.max_walltime for name, one in qos.items()} == dict.fromkeys(
@@ -115,15 +111,15 @@ def test_qos_have_the_limits_that_count(detected):
     assert (debug.max_walltime, debug.max_gpus, debug.max_cores) == ("00:30:00", 8, 128)
     standard = {qos.name: qos.max_walltime for qos in found.partitions["standard"].qos}
     assert list(standard) == ["normal", "debug", "scavenge", "long", "unlimited"]  # the default, then the shorter first
-    assert standard["unlimited"] == "720:00:00"
-    assert found.partitions["standard"].walltime[0].max_walltime == "720:00:00"
+    assert standard["unlimited"] == "168:00:00"
+    assert found.partitions["standard"].walltime[0].max_walltime == "168:00:00"
     assert "hidden" not in standard
 
 
 def test_accounts_are_told(detected):
     """The person's accounts are in the draft, the default one ready to be uncommented."""
     text, found = detected()
-    assert "# account: phys  # sacctmgr show assoc: your default; you also have chem\n" in text
+    assert "# account: phys  # sacctmgr show user: your default; you also have chem\n" in text
     assert found.account is None
 
 
@@ -132,7 +128,7 @@ def test_the_draft_renders(detected, cli):
     detected()
     result = cli("render", "--site", "mine", "-p", "gpu", "--nodes", "2", "-t", "10h", "--", "true")
     assert result.exit_code == 0, result.stderr
-    for line in ("--partition=gpu", "--gres=gpu:4", "--cpus-per-task=16", "--mem=253G", "--hint=nomultithread"):
+    for line in ("--partition=gpu", "--gres=gpu:4", "--cpus-per-task=31", "--mem=499G", "--hint=nomultithread"):
         assert f"#SBATCH {line}\n" in result.stdout
     refused = cli("render", "--site", "mine", "-p", "gpu", "--nodes", "2", "-t", "30h", "--qos", "normal", "--", "true")
     assert refused.exit_code == 1
@@ -140,7 +136,7 @@ def test_the_draft_renders(detected, cli):
 
 
 def test_without_accounting_the_partitions_are_there(programs, detected):
-    """A sacctmgr that fails costs the QoS and a line that says so, not the draft."""
+    """If sacctmgr fails, the draft has no QoS and a line that says so."""
     programs("sacctmgr", "#!/bin/bash\necho 'sacctmgr: error: Connection refused' >&2\nexit 1\n")
     text, found = detected()
     assert found.partitions["standard"].qos == []

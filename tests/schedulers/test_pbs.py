@@ -106,15 +106,19 @@ def test_cancel(qsub):
 
 
 @pytest.mark.slow
-def test_after_waits_for_success(qsub):
+def test_after_waits_for_success(qsub, work):
     """A job --after another starts once that has succeeded; after a failed one it is CANCELLED, and `why` says so."""
     qsub()
-    good = submit(*GADI, "--", "sleep", "2")
+    until = f"until [ -e {work}/end ]; do sleep 0.2; done"
+    good = submit(*GADI, "--", "sh", "-c", until)
     second = submit(*GADI, "--after", good, "--", "true")
     assert (state(second)["word"], state(second)["reason"]) == ("PENDING", "Dependency")
+    (work / "end").touch()
     call("wait", second)
-    bad = submit(*GADI, "--", "sh", "-c", "sleep 2; exit 1")
+    (work / "end").unlink()
+    bad = submit(*GADI, "--", "sh", "-c", f"{until}; exit 1")
     third = submit(*GADI, "--after", bad, "--", "true")
+    (work / "end").touch()
     call("wait", third, code=1)
     assert state(third)["word"] == "CANCELLED"
     assert "has failed" in call("why", third)

@@ -14,9 +14,10 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.why import explain
-from hpclaunch.schedulers import pbs
+from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, State
 
+pbs = scheduler("pbs")
 BEGAN = "Job run at Fri Nov 20 at 10:02 on (gpu1:ncpus=48:ngpus=4)"
 FAILED_OR_WELL = {92: "finished", 93: "failed"}
 
@@ -387,7 +388,7 @@ def test_jobs_of_an_array_have_their_own_ends(answers, work):
     )
     assert [(s.word, s.exit_code) for s in pbs.states(both).values()] == [(COMPLETED, 0), (FAILED, 3)]
     assert (work / "asked").read_text() == "-x -t -f -F json 107[].gadi-pbs\n"
-    assert pbs.subjobs("107[].gadi-pbs", 2) == [run.id for run in both]
+    assert pbs.array_ids("107[].gadi-pbs", 2) == [run.id for run in both]
 
 
 def test_an_array_fails_with_its_jobs(answers):

@@ -193,7 +193,8 @@ def test_more_ways_to_count_nodes_as_cores(text, check, refuses):
 @pytest.mark.parametrize(
     "text",
     ["pbsdsh -n 0 ./run.sh & pbsdsh -n 48 ./run.sh & wait\n",
-     "for i in $(seq 0 $((PBS_NCPUS-1))); do pbsdsh -n $i ./run.sh & done; wait\n", "for i in 0 48; do pbsdsh -n $i ./run.sh & done; wait\n",
+     "for i in $(seq 0 $((PBS_NCPUS-1))); do pbsdsh -n $i ./run.sh & done; wait\n",
+     "for i in 0 48; do pbsdsh -n $i ./run.sh & done; wait\n",
      "N=$(wc -l < $PBS_NODEFILE)\nmpirun -np $N ./a.out\n"],
 )  # fmt: skip
 def test_cores_counted_as_cores_are_fine(text):

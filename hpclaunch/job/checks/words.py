@@ -32,7 +32,7 @@ _PLACEHOLDER = (
     r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s\"'])/?path/to/[^\s\"']*"
 )
 _NAME = (
-    r"(?i)<[^>]*>|\byour?(?:[-_ @]\w*|\b)|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
+    r"(?i)<[^>]*>|\byour?(?:[-_. @][\w.]*|\b)|\bhh:mm(?::ss)?\b|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
     r"|\b(?:my|some)[-_]?(?:project|account|email)\b|\b(?:project|account)[-_]?(?:id|code|name)\b"
     r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
 )

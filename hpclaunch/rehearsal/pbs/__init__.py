@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.rehearsal.batch import Output, catch_interrupts, hosts
-from hpclaunch.rehearsal.pbs.job import ERROR, OUTPUT, sessions, set_up, start
+from hpclaunch.rehearsal.pbs.job import ERROR, OUTPUT, set_up, start
 from hpclaunch.rehearsal.pbs.qsub import NO_QSUB, QUEUE, directives
-from hpclaunch.rehearsal.processes import MARK, end, in_sessions, kill, marked
-from hpclaunch.rehearsal.programs import write_programs
+from hpclaunch.rehearsal.processes import MARK, end, kill, marked, write_programs
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -79,8 +78,8 @@ def _run(plan: Plan, folder: Path, received: list[int], job_id: str, path: str, 
         if not ended:
             if not received:
                 output.written[-1].write(f"=>> PBS: job killed: walltime exceeded limit {plan.seconds}\n".encode())
-            end(lambda: in_sessions([shell.pid, *sessions(room, 0)]), KILL_DELAY)
-        kill(lambda: in_sessions([shell.pid, *sessions(room)]) + marked(folder))
+            end(lambda: marked(folder, "PBS_NODENUM=0"), KILL_DELAY)
+        kill(lambda: marked(folder))
         code = shell.wait()
     return 1 if not ended else 128 - code if code < 0 else code
 

@@ -14,40 +14,37 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, ERROR, NODEFILE, OUTPUT, TASKS
-from hpclaunch.rehearsal.processes import MARK, in_sessions, restore_signals, send
+from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, ERROR, NODEFILE, OUTPUT
+from hpclaunch.rehearsal.processes import MARK, marked, restore_signals, send
 
 
 def main() -> int:
     """Start the program, on the node of line -n of the nodefile or for each line, and wait for it."""
     given, program = getopt.getopt(sys.argv[1:], "n:")
     room = Path(os.environ[MARK], "run", os.environ["PBS_JOBID"])
-    lines = (room / NODEFILE).read_text().split()
-    nodes = list(dict.fromkeys(lines))
-    tasks: list[subprocess.Popen[bytes]] = []
+    number = f"PBS_TASKNUM={os.getpid():08X}"
 
-    def relay(number: int, _: object) -> None:
+    def relay(signal_number: int, _: object) -> None:
         """Pass the signal on to all tasks and leave at once, while they may still be busy with it."""
-        send(number, in_sessions([task.pid for task in tasks]))
+        send(signal_number, marked(os.environ[MARK], number))
         os._exit(1)
 
     signal.signal(signal.SIGTERM, relay)
-    for line in [int(value) for _, value in given] or range(len(lines)):
-        tasks.append(_start(room, nodes.index(lines[line]), program))  # noqa: PERF401 (a signal may come between)
-    for task in tasks:
+    lines = (room / NODEFILE).read_text().split()
+    nodes = [*dict.fromkeys(lines)]
+    wanted = [int(value) for _, value in given] or range(len(lines))
+    for task in [_start(room, nodes.index(lines[line]), number, program) for line in wanted]:
         if code := task.wait():
             print(f"pbsdsh: exit status {code}", flush=True)
     return 0
 
 
-def _start(room: Path, node: int, program: list[str]) -> subprocess.Popen[bytes]:
+def _start(room: Path, node: int, number: str, program: list[str]) -> subprocess.Popen[bytes]:
     """Start one task, a session of its own with the environment of its node."""
-    variables = json.loads((room / ENVIRONMENTS).read_text())[node] | {"PBS_TASKNUM": f"{(node << 25) + 2:08X}"}
+    variables = json.loads((room / ENVIRONMENTS).read_text())[node] | dict([number.split("=")])
     with (room / OUTPUT).open("ab", 0) as out, (room / ERROR).open("ab", 0) as error:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [word.partition("\n")[0] for word in program], env=variables, cwd=variables["HOME"], umask=0o077,
             stdin=subprocess.DEVNULL, stdout=out, stderr=error, start_new_session=True,
             preexec_fn=restore_signals,  # noqa: PLW1509 (no threads here)
         )  # fmt: skip
-    (room / TASKS / f"{node}-{process.pid}").write_text(str(process.pid))
-    return process

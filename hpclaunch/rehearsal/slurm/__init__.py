@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.rehearsal.batch import Output, catch_interrupts, hosts
-from hpclaunch.rehearsal.processes import end, marked
-from hpclaunch.rehearsal.programs import write_programs
+from hpclaunch.rehearsal.processes import end, marked, write_programs
 from hpclaunch.rehearsal.slurm.environment import job_variables
 
 if TYPE_CHECKING:

@@ -49,8 +49,15 @@ def step_variables(
     found = {name: value for name, value in job.items() if name != "SLURM_CPUS_PER_TASK"}
     if cpus:
         found["SLURM_CPUS_PER_TASK"] = str(cpus)
-    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": ",".join(hosts), "SLURM_STEP_NUM_NODES": str(len(hosts))}
-    return found | step | _places(hosts, tasks, rank, tasks)
+    places = _places(hosts, tasks, rank, tasks)
+    step = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": ",".join(hosts),
+        "SLURM_STEP_NUM_NODES": str(len(hosts)),
+        "SLURM_STEP_NUM_TASKS": places["SLURM_NTASKS"],
+        "SLURM_STEP_TASKS_PER_NODE": places["SLURM_TASKS_PER_NODE"],
+    }
+    return found | step | places
 
 
 def _places(hosts: Sequence[str], tasks: int, rank: int, local_ranks: int) -> dict[str, str]:

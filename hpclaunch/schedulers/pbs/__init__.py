@@ -13,99 +13,11 @@ from typing import TYPE_CHECKING
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.schedulers import Scheduler, run_folder
 from hpclaunch.schedulers.command import call
-from hpclaunch.schedulers.job import NEVER_RAN, Allocation, Job, directive, leading_number, note_attempts
+from hpclaunch.schedulers.job import Allocation, Job, directive, leading_number, note_attempts
 from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
-
-__all__ = ["NEVER_RAN", "Pbs", "cancel", "delete", "states", "subjobs", "submit", "submit_all", "submit_attempt"]
-
-
-def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through qsub's stdin, so that no file is left if it is refused."""
-    options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
-    return _qsub(script, *options, *(["-N", name] if name else []))
-
-
-def submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
-    """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id.
-
-    The caller notes the id in the run folder. Raises SchedulerError.
-    """
-    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v only the command line's counts
-    listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
-    words = ["-W", f"depend=afterany:{previous}", "-v", listed]
-    return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
-
-
-def submit_all(script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
-    """Submit a job and its further attempts, each after the one before; return their ids. `runs` has the run folders.
-
-    Raises SchedulerError if one is refused; then none is left, or the message has the ids of those that are.
-    """
-    ids = [submit(script, after)]
-    try:
-        for attempt in range(2, attempts + 1):
-            ids.append(submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
-    except SchedulerError as error:
-        try:
-            delete(ids[::-1])
-        except SchedulerError as left:
-            raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
-        raise
-    return ids
-
-
-def cancel(jobs: Sequence[Job]) -> None:
-    """Delete every attempt, the last first, so that none starts because the one before it is gone."""
-    asked: set[str] = set()
-    while left := [i for job in jobs for i in reversed([job.id, *job.further_ids]) if i not in asked]:
-        delete(left)
-        asked |= set(left)  # one may just have submitted its next attempt
-    for job in jobs:
-        with suppress(OSError):  # else who waits for the run learns of it later
-            (job.path / run_folder.CANCELLED).touch()
-
-
-def delete(ids: Sequence[str]) -> None:
-    """Delete jobs by their whole ids, except those that have ended or are not known. Raises SchedulerError."""
-    call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))
-
-
-def subjobs(array: str, count: int) -> list[str]:
-    """Return the ids of an array's jobs: 107[0].gadi-pbs and so on for 107[].gadi-pbs."""
-    return [array.replace("[]", f"[{index}]", 1) for index in range(count)]
-
-
-def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
-    try:
-        answer = call(["qsub", *options], stdin=script, folder=folder).stdout.split()
-    except SchedulerError as error:
-        said = re.split(r"^usage:", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
-        raise SchedulerError(said or str(error)) from None
-    if not answer:
-        raise SchedulerError("qsub printed no job id")
-    return answer[-1]
-
-
-def requeue(environment: Mapping[str, str], folder: Path) -> None:
-    """Submit the run's next attempt, once: qrerun is for PBS's managers. Raises SchedulerError."""
-    job_id = environment["PBS_JOBID"]
-    if "[" in job_id:
-        raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
-    attempt = int(environment.get("HPCLAUNCH_ATTEMPT") or 1) + 1
-    mark = folder / run_folder.ATTEMPT.format(attempt)
-    try:
-        mark.touch(exist_ok=False)
-    except FileExistsError:
-        return  # a second signal
-    try:
-        successor = submit_attempt((folder / run_folder.SCRIPT).read_text(), folder, attempt, previous=job_id)
-    except SchedulerError:
-        mark.unlink()
-        raise
-    note_attempts(folder, [successor])
 
 
 class Pbs(Scheduler):
@@ -124,11 +36,57 @@ class Pbs(Scheduler):
     needs = ("qsub", "qstat", "qdel")
     describes = ("qstat", "pbsnodes")
 
-    submit = staticmethod(submit)
-    submit_all = staticmethod(submit_all)
     states = staticmethod(states)
-    cancel = staticmethod(cancel)
-    requeue = staticmethod(requeue)
+
+    def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
+        """Submit the script through qsub's stdin, so that no file is left if it is refused."""
+        options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+        return _qsub(script, *options, *(["-N", name] if name else []))
+
+    def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
+        """Submit a job and its further attempts, each after the one before.
+
+        Raises SchedulerError if one is refused; then none is left, or the message has the ids of those that are.
+        """
+        ids = [self.submit(script, after)]
+        try:
+            for attempt in range(2, attempts + 1):
+                ids.append(_submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
+        except SchedulerError as error:
+            try:
+                _delete(ids[::-1])
+            except SchedulerError as left:
+                raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
+            raise
+        return ids
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Delete every attempt, the last first, so that none starts because the one before it is gone."""
+        asked: set[str] = set()
+        while left := [i for job in jobs for i in reversed([job.id, *job.further_ids]) if i not in asked]:
+            _delete(left)
+            asked |= set(left)  # one may just have submitted its next attempt
+        for job in jobs:
+            with suppress(OSError):  # else who waits for the run learns of it later
+                (job.path / run_folder.CANCELLED).touch()
+
+    def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
+        """Submit the run's next attempt, once: qrerun is for PBS's managers."""
+        job_id = environment["PBS_JOBID"]
+        if "[" in job_id:
+            raise SchedulerError(f"{job_id}: PBS cannot start one job of an array again; submit it by itself")
+        attempt = int(environment.get("HPCLAUNCH_ATTEMPT") or 1) + 1
+        mark = folder / run_folder.ATTEMPT.format(attempt)
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return  # a second signal
+        try:
+            successor = _submit_attempt((folder / run_folder.SCRIPT).read_text(), folder, attempt, previous=job_id)
+        except SchedulerError:
+            mark.unlink()
+            raise
+        note_attempts(folder, [successor])
 
     def output(self, job: Job) -> Path | None:
         """Return the last attempt's NAME.oNUMBER, or .INDEX of it in an array, or the file that the script names."""
@@ -149,7 +107,7 @@ class Pbs(Scheduler):
 
     def array_ids(self, array: str, count: int) -> list[str]:
         """Return 107[0].gadi-pbs and so on."""
-        return subjobs(array, count)
+        return [array.replace("[]", f"[{index}]", 1) for index in range(count)]
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Read the nodefile, and what PBS sets in the environment of the job's own shell."""
@@ -192,3 +150,27 @@ class Pbs(Scheduler):
         from hpclaunch.schedulers.pbs.detect import ask
 
         return ask()
+
+
+def _submit_attempt(script: str, folder: Path, attempt: int, previous: str) -> str:
+    """Submit a further attempt of the run in `folder`, to start once the job `previous` has ended; return its id."""
+    passed = re.findall(r"^#PBS -v (\S+)", script, re.MULTILINE)  # of two -v only the command line's counts
+    listed = ",".join([f"HPCLAUNCH_JOB={folder.name}", f"HPCLAUNCH_ATTEMPT={attempt}", *passed])
+    words = ["-W", f"depend=afterany:{previous}", "-v", listed]
+    return _qsub(script, *words, folder=folder.parent.parent)  # from where the first was: PBS_O_WORKDIR
+
+
+def _qsub(script: str, *options: str, folder: Path | None = None) -> str:
+    try:
+        answer = call(["qsub", *options], stdin=script, folder=folder).stdout.split()
+    except SchedulerError as error:
+        said = re.split(r"^usage:", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
+        raise SchedulerError(said or str(error)) from None
+    if not answer:
+        raise SchedulerError("qsub printed no job id")
+    return answer[-1]
+
+
+def _delete(ids: Sequence[str]) -> None:
+    """Delete jobs by their whole ids, except those that have ended or are not known. Raises SchedulerError."""
+    call(["qdel", *ids], fine=(0, FINISHED, UNKNOWN_ID))

@@ -7,35 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
-
-from msgspec.structs import replace
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
-from hpclaunch.schedulers.machine import (
-    SECONDS,
-    WORD,
-    Kind,
-    Machine,
-    Node,
-    Part,
-    Value,
-    gathered,
-    grouped,
-    kind_notes,
-    kind_values,
-    names,
-    part_name,
-)
-from hpclaunch.schedulers.pbs.limits import closed_to_me, limits, span, table
-from hpclaunch.schedulers.values import pbs_gb
+from hpclaunch.schedulers.machine import SECONDS, WORD, YEAR, Kind, Machine, Part, Value, commonest, my_groups, user
+from hpclaunch.schedulers.values import pbs_gb, pbs_seconds
+from hpclaunch.walltime import clock
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}
-_EXCLUSIVE = {"default_excl", "force_excl", "default_exclhost", "force_exclhost"}
+_RESERVATION = re.compile(r"[RSM]\d+")
 _OPEN_QUESTIONS = (
     "# Decide: file systems that a job must name to see them, if the site has such a rule.",
     "# storage: []",
@@ -48,41 +33,45 @@ _OPEN_QUESTIONS = (
 
 def ask() -> Machine:
     """Ask the server for itself, its queues and its nodes. Raises SchedulerError."""
-    answer = _json(["qstat", "-B", "-f", "-F", "json"])
-    server = next(iter(_members(answer, "Server").values()), {})
-    queues = _members(_json(["qstat", "-Q", "-f", "-F", "json"]), "Queue")
+    source, servers = _ask("Server", "qstat", "-B", "-f")
+    queues = _ask("Queue", "qstat", "-Q", "-f")[1]
     if not queues:
         raise SchedulerError("qstat -Q names no queue; may you ask PBS from this host?")
-    vnodes = _members(_json(["pbsnodes", "-a", "-F", "json"]), "nodes")
-    parts, left_out = gathered(
-        queues, lambda name: _unusable(name, queues), lambda name: _parts(name, queues, vnodes, server)
-    )
+    vnodes = _ask("nodes", "pbsnodes", "-a")[1]
+    server = next(iter(servers.values()), {})
+    values = {"poll": Value("00:00:30", "Decide: how often the site lets a program ask qstat")}
+    if vnodes and all("excl" in str(vnode.get("sharing")) for vnode in vnodes.values()):
+        values["multi_node"] = Value("exclusive", "pbsnodes: sharing, jobs get whole nodes")
+    for name, holder in {"the server": server, **queues}.items():
+        if given := _table(holder, "resources_default").get("mem") or _table(holder, "default_chunk").get("mem"):
+            values.setdefault("ask_memory", Value(True, f"qstat: {name} gives {given} to jobs that request none"))
+    notes = ["This PBS forgets jobs at their end (no job_history_enable): hpclaunch relies on their run folders."]
     return Machine(
         scheduler="pbs",
-        source=f"PBS {answer.get('pbs_version', '')} on server {answer.get('pbs_server', '')}",
-        default_partition=_default(server, parts),
-        parts=parts,
-        values=_site_values(server, queues, vnodes),
-        notes=_notes_on(server),
+        source=source,
+        default_partition=Value(str(server.get("default_queue")), "qstat -Bf: default_queue"),
+        partitions={name: _unusable(name, queues) or _part(name, queues, vnodes, server) for name in queues},
+        values=values,
+        notes=[] if server.get("job_history_enable") == "True" else notes,
         open_questions=_OPEN_QUESTIONS,
-        left_out=left_out,
     )
 
 
-def _json(words: list[str]) -> dict[str, Any]:
-    answer = call(words, seconds=SECONDS).stdout
+def _ask(key: str, *words: str) -> tuple[str, dict[str, Attributes]]:
+    """Return who answers, and the objects under `key`."""
+    answer = call([*words, "-F", "json"], seconds=SECONDS).stdout
     try:
         document = json.loads(answer, strict=False)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise SchedulerError(f"{' '.join(words)}: its answer is no JSON; PBS Pro 14 or OpenPBS is needed")
-    return document
+        source = f"PBS {document.get('pbs_version', '')} on server {document.get('pbs_server', '')}"
+    except (ValueError, AttributeError):
+        raise SchedulerError(f"{' '.join(words)}: its answer is no JSON; PBS Pro 14 or OpenPBS is needed") from None
+    return source, {name: value for name, value in _table(document, key).items() if isinstance(value, dict)}
 
 
-def _members(document: Attributes, key: str) -> dict[str, Attributes]:
-    found = document.get(key)
-    return {name: value for name, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
+def _table(holder: Attributes, key: str) -> Attributes:
+    """Return a part of an answer that should be a table, or an empty one if it is not."""
+    found = holder.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _unusable(name: str, queues: Mapping[str, Attributes]) -> str | None:
@@ -91,162 +80,109 @@ def _unusable(name: str, queues: Mapping[str, Attributes]) -> str | None:
     routes = [route for route, other in queues.items() if name in _destinations(other)]
     reasons = {
         "a profile's names have no such characters": not WORD.match(name),
-        "a reservation": re.fullmatch(r"[RSM]\d+", name),
+        "a reservation": _RESERVATION.fullmatch(name),
         "enabled=False, it takes no jobs": queue.get("enabled") == "False",
         f"jobs reach it through {', '.join(routes)}": routes,
         "from_route_only=True": queue.get("from_route_only") == "True",
-        "not for you, see its acl_users and acl_groups": closed_to_me(queue),
+        "not for you, see its acl_users and acl_groups": _closed(queue, "user", {user()})
+        or _closed(queue, "group", my_groups()),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def _closed(queue: Attributes, kind: str, mine: set[str]) -> bool:
+    """Tell whether a list like `+alice@*,bob,-carol` has none of these names."""
+    listed = str(queue.get(f"acl_{kind}s", "")).split(",")
+    known = {entry.strip().lstrip("+").split("@")[0] for entry in listed}
+    return queue.get(f"acl_{kind}_enable") == "True" and known.isdisjoint({*mine, "*"})
+
+
 def _destinations(queue: Attributes) -> list[str]:
     """List where a routing queue sends jobs, without the server's name and without reservations."""
-    listed = str(queue.get("route_destinations", "")).split(",")
-    return [name for entry in listed if (name := entry.strip().split("@")[0]) and not re.fullmatch(r"[RSM]\d+", name)]
+    listed = [entry.strip().split("@")[0] for entry in str(queue.get("route_destinations", "")).split(",")]
+    return [name for name in listed if name and not _RESERVATION.fullmatch(name)]
 
 
-def _executing(name: str, queues: Mapping[str, Attributes], passed: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the queues in which jobs of this one run: itself, or those that it routes to."""
-    queue = queues.get(name, {})
-    if not _destinations(queue):
-        if name in queues:
-            yield name
-        return
-    for other in _destinations(queue):
-        if other not in passed:
-            yield from _executing(other, queues, passed | {name})
+def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attributes], server: Attributes) -> Part:
+    """Draft a queue, a routing one with the nodes and the limits of the queues behind it."""
+    behind = {other: queues[other] for other in _destinations(queues[name]) if other in queues} or {name: queues[name]}
+    nodes: dict[str, Kind] = {}
+    for other, queue in behind.items():
+        nodes |= _nodes(other, queue, vnodes)
+    kind, notes = commonest(nodes) if nodes else (Kind(0), [])
+    if name not in behind:
+        notes.append(f"A route to {', '.join(behind)}, not to be named themselves")
+    for key, value in _table(queues[name], "resources_min").items():
+        if _count(value) > 1:
+            notes.append(f"Decide: min_cores; the queue has resources_min.{key}={value}")
+    if not nodes:
+        notes.append("Decide: which nodes serve it is not known; add cores_per_node, gpus_per_node, mem_gb_per_node")
+    values = kind.values("pbsnodes: resources_available")
+    limits = [_limits([server, queues[name], queue], kind) for queue in behind.values()]
+    return Part(values | _tiers(limits, f"qstat -Bf, qstat -Qf {' '.join(dict.fromkeys([name, *behind]))}"), notes)
 
 
-def _parts(
-    name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attributes], server: Attributes
-) -> Iterator[Part]:
-    """Draft a queue, and a second partition if only some of its nodes have GPUs."""
-    behind = list(dict.fromkeys(_executing(name, queues)))
-    serving = {other: _nodes(other, queues[other], vnodes) for other in behind}
-    everywhere = list({node.name: node for nodes in serving.values() for node in nodes}.values())
-    notes = [
-        f"{key}={queues[name][key]}" for key in ("max_run", "max_queued", "started") if _limited(queues[name], key)
-    ]
-    if behind != [name]:
-        notes.append(f"A route to {', '.join(behind) or 'nowhere'}, not to be named themselves")
-    if not everywhere:
-        unknown = "Decide: which nodes serve it is not known; add cores_per_node, gpus_per_node, mem_gb_per_node"
-        spans = [span(other, queues, name, server, Kind(0)) for other in behind]
-        yield Part(name, limits(spans), [*notes, unknown])
-        return
-    if not any(_tied(queues[other], other, vnodes) for other in behind):
-        notes.append("Decide: nothing ties nodes to this queue, so its sizes are a guess: those of most nodes")
-    found = grouped(everywhere)
-    for group in found:
-        if group.suffix is None:
-            continue
-        spans = [
-            span(other, queues, name, server, group.kind)
-            for other in behind
-            if any(node.kind == group.kind for node in serving[other])
-        ]
-        values = {"directives": Value([f"-q {name}"], "the commonest kind of node is above")} if group.suffix else {}
-        values |= kind_values(group.kind, f"pbsnodes {group.nodes[0].name}: resources_available")
-        own = [names(group.nodes)] if group is not found[0] else [*kind_notes(found), *notes]
-        yield Part(part_name(name, group, queues), values | limits(spans), own)
-
-
-def _limited(queue: Attributes, key: str) -> bool:
-    return key in queue and queue[key] != "True"
-
-
-def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> list[Node]:
-    """Return the hosts that serve a queue."""
+def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> dict[str, Kind]:
+    """Return the hosts that serve a queue; one may be several vnodes."""
     hosts: dict[str, list[Attributes]] = {}
     for vnode, attributes in vnodes.items():
-        have = table(attributes, "resources_available")
+        have = _table(attributes, "resources_available")
         if _serves(attributes, have, name, queue):
             hosts.setdefault(str(have.get("host", vnode)), []).append(have)
-    most, least = (table(queue, f"resources_{end}").get("ngpus") for end in ("max", "min"))
-    nodes = []
-    for host, shares in hosts.items():  # a host may be several vnodes
-        kind = Kind(
+    kinds = {
+        host: Kind(
             cores=sum(_count(have.get("ncpus")) for have in shares),
             gpus=sum(_count(have.get("ngpus")) for have in shares),
-            gpu=next(filter(None, map(_model, shares)), ""),
-            mem_gb=gigabytes(*(have.get("mem") for have in shares)),
+            mem_gb=int(sum(_gigabytes(have.get("mem")) for have in shares)),
         )
-        if most == 0:
-            kind = replace(kind, gpus=0, gpu="")
-        if kind.cores and not (_count(least) and not kind.gpus):
-            nodes.append(Node(host, kind if kind.gpus else replace(kind, gpu="")))
-    return nodes
+        for host, shares in hosts.items()
+    }
+    needs_gpu = _count(_table(queue, "resources_min").get("ngpus"))
+    return {host: kind for host, kind in kinds.items() if kind.cores and (kind.gpus or not needs_gpu)}
 
 
 def _serves(attributes: Attributes, have: Attributes, name: str, queue: Attributes) -> bool:
     """Tell whether a vnode runs jobs of a queue: by its `queue`, else by what the queue's chunks ask for by default."""
     if "queue" in attributes or queue.get("hasnodes") == "True":
         return bool(attributes.get("queue") == name)
-    return all(_has(have.get(key), wanted) for key, wanted in _wanted(queue).items())
-
-
-def _wanted(queue: Attributes) -> dict[str, str]:
-    chunk = table(queue, "default_chunk")
-    return {key: str(value) for key, value in chunk.items() if key not in _AMOUNTS and isinstance(value, str)}
-
-
-def _has(value: Any, wanted: str) -> bool:
-    """Compare as PBS does: a list holds the word; a boolean that is not set is false."""
-    return wanted in str(value).split(",") or (value is None and wanted == "False")
-
-
-def _tied(queue: Attributes, name: str, vnodes: Mapping[str, Attributes]) -> bool:
-    if queue.get("hasnodes") == "True" or any(value.get("queue") == name for value in vnodes.values()):
-        return True
-    return any(value != "False" for value in _wanted(queue).values()) or "ngpus" in table(queue, "resources_min")
+    wanted = {key: value for key, value in _table(queue, "default_chunk").items() if key not in _AMOUNTS}
+    return all(str(value) in str(have.get(key, "False")).split(",") for key, value in wanted.items())
 
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and 0 < value < 10**6 else 0
 
 
-def _model(have: Attributes) -> str:
-    """Return the GPU's model, whose name differs by site: gpu_type, gputype, accelerator_model."""
-    for key, value in have.items():
-        if isinstance(value, str) and re.search(r"(gpu|accelerator)_?(type|model|name)", key, re.IGNORECASE):
-            return " ".join(value.split())
-    return ""
+def _gigabytes(size: Any) -> float:
+    """Return the GB of sizes like `395264000kb`, 1 GB being 2**30 bytes as in -l mem; 0 if it is none."""
+    with suppress(ValueError):
+        return pbs_gb(str(size))
+    return 0
 
 
-def gigabytes(*amounts: Any) -> int:
-    """Return whole GB of sizes like `395264000kb`, 1 GB being 2**30 bytes as in -l mem."""
-    total = 0.0
-    for amount in amounts:
-        with suppress(ValueError):
-            total += pbs_gb(str(amount))
-    return int(total)
+def _limits(holders: Sequence[Attributes], kind: Kind) -> tuple[float, float]:
+    """Return the most cores and the longest walltime of a job, where the last of the holders counts; inf is no limit.
+
+    A limit on nodes or GPUs is one on cores if a node's size is known.
+    """
+    limits = {key: value for holder in holders for key, value in _table(holder, "resources_max").items()}
+    shares = {"ncpus": 1.0, "nodect": float(kind.cores), "ngpus": kind.cores / kind.gpus if kind.gpus else 0.0}
+    sizes = [int(cores) for key, share in shares.items() if (cores := _count(limits.get(key)) * share)]
+    seconds = 0
+    with suppress(ValueError):
+        seconds = pbs_seconds(str(limits.get("walltime")))
+    return min(sizes, default=inf), seconds if 0 < seconds < YEAR else inf
 
 
-def _default(server: Attributes, parts: Sequence[Part]) -> Value:
-    name = server.get("default_queue")
-    if any(part.name == name for part in parts):
-        return Value(name, "qstat -Bf: default_queue")
-    return Value(parts[0].name, "Decide: the server has no default queue for you, this is the first")
-
-
-def _site_values(
-    server: Attributes, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attributes]
-) -> dict[str, Value]:
-    """Return the keys of the whole site."""
-    values = {}
-    if vnodes and all(str(vnode.get("sharing")) in _EXCLUSIVE for vnode in vnodes.values()):
-        values["multi_node"] = Value("exclusive", "pbsnodes: sharing, jobs get whole nodes")
-    for name, holder in {"the server": server, **queues}.items():
-        for key in ("resources_default", "default_chunk"):
-            if given := table(holder, key).get("mem"):
-                said = f"qstat: {name} gives {given} to jobs that request none ({key})"
-                values.setdefault("ask_memory", Value(True, said))
-    values["poll"] = Value("00:00:30", "Decide: how often the site lets a program ask qstat")
-    return values
-
-
-def _notes_on(server: Attributes) -> list[str]:
-    if server.get("job_history_enable") == "True" or not server:
-        return []
-    return ["This PBS forgets jobs at their end (no job_history_enable): hpclaunch relies on their run folders."]
+def _tiers(limits: Iterable[tuple[float, float]], source: str) -> dict[str, Value]:
+    """Return the most cores and the walltime by size; a job fits any queue that takes its size."""
+    tiers: list[Value] = []
+    longest = 0.0
+    ranked = sorted(limits, reverse=True)
+    for most, seconds in ranked:
+        if longest < seconds < inf:
+            size = {"max_cores": most} if tiers else {}  # the partition's max_cores refuses what is larger
+            tiers.insert(0, Value(size | {"max_walltime": clock(int(seconds))}, source))
+        longest = max(longest, seconds)
+    values = {"max_cores": Value(ranked[0][0], source)} if ranked[0][0] < inf else {}
+    return values | ({"walltime": Value(tiers)} if tiers else {})

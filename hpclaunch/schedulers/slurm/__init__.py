@@ -18,33 +18,6 @@ if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
 
 
-def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:
-    """Submit the script through sbatch's stdin, so that no file is left if it is refused.
-
-    Raises HpclaunchError in a folder where no job can write its output.
-    """
-    here, own = str(Path.cwd()), re.search(r"^#SBATCH\s+(-o\s*|--output[= ]\s*)/", script, re.MULTILINE)
-    if not own and (read := re.search(r"\\|%[\w%]", here)):
-        raise HpclaunchError(
-            f"{here}: Slurm expands {read[0]} in the path of a job's output, and the job dies",
-            "submit from a folder without % and \\ in its path",
-        )
-    options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
-    options += [f"--job-name={name}"] if name else []
-    answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
-    job_id = answer.split(";")[0]  # ID;CLUSTER if there are several
-    if not job_id:
-        raise SchedulerError(
-            "sbatch printed no job id: a limit on submitted jobs is reached (QOSMaxSubmitJobPerUserLimit)"
-        )
-    return job_id
-
-
-def cancel(jobs: Sequence[Job]) -> None:
-    """Cancel with one scancel, which ignores jobs that have ended."""
-    call(["scancel", "--quiet", *(job.id for job in jobs)])
-
-
 class Slurm(Scheduler):
     """Slurm, 22.05 and later."""
 
@@ -64,9 +37,31 @@ class Slurm(Scheduler):
     useful = ("sacct", "sacctmgr")
     describes = ("scontrol",)
 
-    submit = staticmethod(submit)
     states = staticmethod(states)
-    cancel = staticmethod(cancel)
+
+    def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
+        """Submit the script through sbatch's stdin, so that no file is left if it is refused.
+
+        Raises HpclaunchError in a folder where no job can write its output.
+        """
+        own = re.search(r"^#SBATCH\s+(-o\s*|--output[= ]\s*)/", script, re.MULTILINE)
+        if not own and re.search(r"\\|%[\w%]", str(Path.cwd())):
+            raise HpclaunchError(
+                f"{Path.cwd()}: Slurm expands % and \\ in the path of a job's output, and the job dies",
+                "submit from a folder without % and \\ in its path",
+            )
+        options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
+        options += [f"--job-name={name}"] if name else []
+        answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
+        if not answer:
+            raise SchedulerError(
+                "sbatch printed no job id: a limit on submitted jobs is reached (QOSMaxSubmitJobPerUserLimit)"
+            )
+        return answer.split(";")[0]  # ID;CLUSTER if there are several
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Cancel with one scancel, which ignores jobs that have ended."""
+        call(["scancel", "--quiet", *(job.id for job in jobs)])
 
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
         """Let Slurm start the same job again."""
@@ -120,13 +115,11 @@ class Slurm(Scheduler):
         """Return the accounts of the user's associations; Slurm keeps them in lower case."""
         from shutil import which
 
-        from hpclaunch.schedulers.machine import user
-        from hpclaunch.schedulers.slurm.limits import table
+        from hpclaunch.schedulers.slurm.accounting import associations
 
         if not which("sacctmgr"):
             return [], False
-        rows = table("assoc", "Account", f"user={user()}")
-        return list(dict.fromkeys(row[0] for row in rows if row[0])), True
+        return list(dict.fromkeys(row[0] for row in associations())), True
 
     def try_script(self, script: str, seconds: float) -> str:
         """Let sbatch check the script."""

@@ -22,9 +22,10 @@ from pathlib import Path
 from standin.pbs import nodes
 from standin.pbs.demux import ERROR, OUTPUT, PRINTED
 from standin.pbs.server import Server
+from standin.pbs.sessions import TASKS, in_sessions
 
-from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, NODEFILE, TASKS
-from hpclaunch.rehearsal.processes import MARK, in_sessions, kill, restore_signals, send
+from hpclaunch.rehearsal.pbs.job import ENVIRONMENTS, NODEFILE
+from hpclaunch.rehearsal.processes import MARK, kill, restore_signals, send
 
 NEEDED = ("PBS_ENVIRONMENT", "PBS_JOBID", "PBS_JOBCOOKIE", "PBS_NODENUM", "PBS_TASKNUM", "PBS_MOMPORT")
 USAGE = "usage: pbsdsh [-c copies | -n nodenumber] [-o] [-v] -- program [args...]"
