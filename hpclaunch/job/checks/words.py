@@ -27,7 +27,7 @@ SHELLS_OWN = set(
 
 # What templates and examples leave to be filled in: anywhere, and where a name of the user's own belongs.
 _PLACEHOLDER = (
-    r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
+    r"(?i)(?<![^/=@:+])<[A-Za-z][\w -]*>(?![^/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
     r"|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
     r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s\"'])/?path/to/[^\s\"']*"
 )
