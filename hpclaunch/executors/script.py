@@ -59,7 +59,7 @@ class ScriptExecutor(core.PicklingExecutor):
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
         kind = self.plan.scheduler
         given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
-        valid = self._valid_parameters() if kind.arrays else parameters.names()
+        valid = self._valid_parameters() if kind.array_directives else parameters.names()
         if unknown := sorted(given.keys() - valid):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")
         at_once = given.pop("array_parallelism", self._at_once)
@@ -117,7 +117,7 @@ class ScriptExecutor(core.PicklingExecutor):
         kind, plan = self.plan.scheduler, self.plan
         indices = f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
         lines = [kind.signal_directive] if kind.signal_directive else []
-        lines += kind.array_directives(indices) if count > 1 else []
+        lines += [line.format(indices) for line in kind.array_directives] if count > 1 else []
         plan = structs.replace(plan, directives=[*plan.directives, *lines])
         if kind.here or kind.signal_directive:
             return plan
@@ -153,7 +153,7 @@ class ScriptExecutor(core.PicklingExecutor):
             raise RequestError(*said[True])
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
-        if len(delayed_submissions) > 1 and not self.plan.scheduler.arrays:
+        if len(delayed_submissions) > 1 and not self.plan.scheduler.array_directives:
             return [job for delayed in delayed_submissions for job in self._internal_process_submissions([delayed])]
         plan, self.plan = self.plan, self._named(delayed_submissions[0].function)
         try:
