@@ -10,7 +10,7 @@ from hpclaunch.job.directives.read import PREFIX, words
 from hpclaunch.job.request import make_request
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.examine import Report
-from hpclaunch.scripts.launch import Launch
+from hpclaunch.scripts.launch import Program
 from hpclaunch.scripts.ranks import complete
 from hpclaunch.scripts.shell import Command
 
@@ -29,50 +29,45 @@ def as_request(report: Report, target: Profile) -> tuple[str, list[str], list[st
     if len(program.main) != 1:
         where = f", lines {', '.join(str(start.line) for start in program.main)}" if program.main else ""
         return "", [], [f"the script has {len(program.main)} main commands{where}; a request has one"]
-    start = program.main[0]
+    own, alike = report.profile, target.site.scheduler == report.profile.site.scheduler
+    same = target.name == own.name
     left = [f"line {line}: {text}: {why}" for line, text, why in asked.left]
-    same = target.name == report.profile.name
     values: dict[str, Any] = {"site": target.name}
-    for key, value in complete(asked, start).items():
+    for key, value in complete(asked, program.main[0]).items():
         if key in _KEPT or (same and key in _OF_A_SITE):
             values[key] = value
         elif key in _OF_A_SITE:
-            left.append(f"{key.replace('_', ' ')} {_text(value)}: {report.profile.name}'s own; choose {target.name}'s")
-    directives = [text for _, text in asked.carried]
-    alike = target.site.scheduler == report.profile.site.scheduler
-    prefix = PREFIX[report.profile.site.scheduler]
-    values["directive"] = [text for text in directives if text not in target.site.directives] if alike else []
-    left += [] if alike else [f"{prefix} {text}: no counterpart is known" for text in directives]
-    problems = _prepare(report, start, values, left, same)
+            text = " ".join(map(str, value)) if isinstance(value, list) else value
+            left.append(f"{key.replace('_', ' ')} {text}: {own.name}'s own; choose {target.name}'s")
+    directives = [text for _, text in asked.carried if not alike or text not in target.site.directives]
+    values["directive"] = directives if alike else []
+    left += [] if alike else [f"{PREFIX[own.site.scheduler]} {text}: no counterpart is known" for text in directives]
+    if problems := _prepare(program, values, left, same):
+        return "", left, problems
     try:
-        command = make_request(values).command_line()
+        return make_request(values).command_line(), left, []
     except RequestError as error:
         return "", left, str(error).splitlines()
-    return ("" if problems else command), left, problems
 
 
-def _text(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _prepare(report: Report, start: Launch, values: dict[str, Any], left: list[str], same: bool) -> list[str]:
-    """Put what comes before the command into `values`; return what a request cannot hold."""
-    assert report.program is not None  # noqa: S101 - as_request has seen to it
-    problems: list[str] = []
-    values |= {"module": [], "setup": [], "teardown": [], "env": dict(values.get("env", {}))}
-    values["env"] |= {one.name: str(one.value) for one in start.command.settings}
-    outer = start.command.within
+def _prepare(program: Program, values: dict[str, Any], left: list[str], same: bool) -> list[str]:
+    """Put the command and what stands around it into `values`; return what a request cannot hold."""
+    start = program.main[0]
+    at = f"line {start.line}:"
     if around := start.command.inside - {"shell", "list"}:
-        return [
-            f"line {start.line}: the command stands in a block ({', '.join(sorted(around))}), a request's by itself"
-        ]
+        return [f"{at} the command stands in a block ({', '.join(sorted(around))}), a request's by itself"]
     if unknown := next((word for word in start.words if word.expands), None):
-        return [
-            f"line {start.line}: {unknown} in the command has a variable, and a request's words are taken as they are"
-        ]
+        return [f"{at} {unknown} in the command has a variable, and a request's words are taken as they are"]
+    values |= {name: [] for name in ("module", "setup", "teardown")}
+    values["env"] = values.get("env", {}) | {one.name: str(one.value) for one in start.command.settings}
     values["command"] = [str(word) for word in start.words]
-    for command in report.program.body.commands:
-        if command in (start.command, outer) or command.name in _DONE or "substitution" in command.inside:
+    problems = []
+    for command in program.body.commands:
+        if (
+            command in (start.command, start.command.within)
+            or command.name in _DONE
+            or "substitution" in command.inside
+        ):
             continue
         where = f"line {command.line}: `{' '.join(word.raw for word in command.words)[:60]}`"
         if command.line > start.line and not command.inside:
@@ -86,23 +81,24 @@ def _prepare(report: Report, start: Launch, values: dict[str, Any], left: list[s
 
 def _line(command: Command, values: dict[str, Any], where: str, left: list[str], same: bool) -> None:
     """Put one command into `values`, in a request's own words if it has some."""
-    rest, head = command.words[1:], command.name
+    rest, head, settings = command.words[1:], command.name, command.settings
     if head == "module" and rest[:1] and rest[0] in ("load", "add"):
         values["module"] += map(str, rest[1:]) if same else []
         left += [] if same else [f"{where}: modules differ from site to site"]
-    elif head == "module" or (head == "cd" and rest and rest[0].raw.strip('"') in _HOME):
-        return  # purge and use are the profile's; the job starts in the folder of its submission
     elif head in ("source", ".") and rest and rest[0].endswith("/bin/activate") and "venv" not in values:
         values["venv"] = rest[0].removesuffix("/bin/activate")
-    elif command.settings and {one.name for one in command.settings} <= RESERVED:
-        return  # the job script sets them
-    elif head == "export" and command.settings and not any(one.value.expands for one in command.settings):
-        values["env"] |= {one.name: str(one.value) for one in command.settings}
-    else:
+    elif head == "export" and settings and not any(one.value.expands or one.name in RESERVED for one in settings):
+        values["env"] |= {one.name: str(one.value) for one in settings}
+    # `module purge` and `use` are the profile's, the job sets RESERVED and starts in the folder of its submission.
+    elif not (
+        head == "module"
+        or (head == "cd" and rest and rest[0].raw.strip('"') in _HOME)
+        or (settings and {one.name for one in settings} <= RESERVED)
+    ):
         values["setup"].append(_raw(command))
 
 
 def _raw(command: Command) -> str:
     """Return a command as it stands in the script, on one line."""
-    settings = [f"{one.name}={one.value.raw}" for one in command.settings]
-    return " ".join([*(word.raw for word in command.words[:1]), *settings, *(word.raw for word in command.words[1:])])
+    words, settings = [word.raw for word in command.words], [f"{one.name}={one.value.raw}" for one in command.settings]
+    return " ".join([*words[:1], *settings, *words[1:]])

@@ -65,7 +65,7 @@ def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = Fals
 
 SCRIPT_CHECKS = {
     # The file.
-    "shell": _check("The shell cannot read the script: a quote or a block that is never closed.", "bash(1)"),
+    "shell": _check("bash cannot read the script: a quote or a block that is never closed, for example.", "bash(1)"),
     "crlf": _check("Lines end as on Windows: qsub and sbatch refuse such a script.", _OPENPBS, _SBATCH),
     "scheduler": _check("The script has no directives, or another scheduler's than the site's.", _QSUB, _SBATCH),
     "late": _check("Directives stand after the first command, where they are ignored.", _QSUB, _SBATCH, warns=True),

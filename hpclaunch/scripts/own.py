@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from msgspec import structs
 
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.consider import consider
 from hpclaunch.job.directives import read as directives
 from hpclaunch.job.directives.asked import Asked
 from hpclaunch.job.directives.options import Directives
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
+from hpclaunch.job.sizes import unchecked_plan
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.examine import is_shell, split_lines
-from hpclaunch.scripts.shell import heredoc_lines
+from hpclaunch.scripts.shell import heredoc_lines, syntax_error
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
@@ -31,20 +30,15 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
     except OSError as error:
         raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
     lines = split_lines(text)
-    heredocs = set()
-    if is_shell(lines[0]):
-        checked = subprocess.run(
-            ["bash", "-n", str(path)], capture_output=True, text=True, errors="replace", check=False
-        )
-        if checked.returncode:
-            raise HpclaunchError(*checked.stderr.strip().splitlines())
-        heredocs = heredoc_lines(lines)
+    shell = is_shell(lines[0])
+    if shell and (wrong := syntax_error(text)):
+        raise HpclaunchError(f"{path}:{wrong[0]}: {wrong[1]}")
+    heredocs = heredoc_lines(lines) if shell else set()
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)
-    late = [one for check, one in found.found if check == "late"]
-    if late:
-        raise HpclaunchError(*(f"{path}:{one.at}: {one.message}" for one in late))
+    if late := [f"{path}:{one.at}: {one.message}" for check, one in found.found if check == "late"]:
+        raise HpclaunchError(*late)
     if own != scheduler:
         found = Directives(scheduler)
     own_name = found.last("job-name", "N")
@@ -55,16 +49,11 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
 
 def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
     """Return the plan of what the directives ask for; what they leave open is not filled in from the profile."""
-    plan, _ = consider(profile, Request())
-    assert plan is not None  # noqa: S101 - an empty request has no word that a site does not know
-    asked = (
-        directives.dialect(found.scheduler).ask(profile, found, {})
-        if found.options
-        else Asked(profile, found, Partition())
-    )
+    dialect = directives.dialect(found.scheduler) if found.options else None
+    asked = dialect.ask(profile, found, {}) if dialect else Asked(profile, found, Partition())
     values = asked.values
     return structs.replace(
-        plan,
+        unchecked_plan(profile, Request(command=[str(path)])),
         job_name=name,
         partition_name=values.get("partition", ""),
         account=values.get("account"),
@@ -79,7 +68,6 @@ def _plan(profile: Profile, found: Directives, name: str, path: Path) -> Plan:
         modules=[],
         storage=values.get("storage", []),
         directives=[],
-        command=[str(path)],
         cost=None,
         max_attempts=1,
     )

@@ -16,7 +16,7 @@ from conftest import call, processes_with, program, start, state, submit, wait_u
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import registry
-from hpclaunch.schedulers import local
+from hpclaunch.schedulers import scheduler
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +107,10 @@ def test_a_job_of_another_machine_is_not_taken_for_a_dead_one(work):
 def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
     """Asked for in the moment of its start, a job waits or runs."""
     for _ in range(30):
-        job = local.submit("true")
+        job = scheduler("local").submit("true")
         folder = str(work / "hpclaunch-runs" / job)
         run = registry.Run(id=job, site="local", scheduler="local", job_name="true", folder=folder, submitted=0)
-        assert local.states([run])[job].word != "FAILED"
+        assert scheduler("local").states([run])[job].word != "FAILED"
 
 
 def test_a_moved_folder_is_found_again(work, tmp_path, monkeypatch):
@@ -212,14 +212,14 @@ def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason
 def test_no_file_is_left_half_written(tmp_path, monkeypatch):
     """A write that fails half-way leaves the old content and no other file."""
     path = tmp_path / "run.json"
-    registry.write_whole(path, b"old")
+    paths.write_whole(path, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        registry.write_whole(path, b"new")
+        paths.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.glob(".*")) == []
 
