@@ -16,14 +16,12 @@ def parse(text: str) -> int:
 
     Raises ValueError for anything else. `48:00` is refused too: minutes to PBS and Slurm, hours to who typed it.
     """
+    if re.fullmatch(r"\d{1,4}:[0-5]\d", text, re.ASCII):
+        first, second = map(int, text.split(":"))
+        use = f"write {clock(3600 * first + 60 * second)} or {clock(60 * first + second)}"
+        raise ValueError(f"{text!r} is no walltime, it could be hours or minutes: {use}")
     match = _CLOCK.fullmatch(text) or _UNITS.fullmatch(text)
     seconds = sum(_SECONDS[unit] * int(n) for unit, n in match.groupdict(default="0").items()) if match else 0
-    if re.fullmatch(r"\d{1,4}:[0-5]\d", text, re.ASCII):
-        hours, minutes = (
-            f"{text.zfill(5)}:00",
-            clock(sum(int(n) * s for n, s in zip(text.split(":"), (60, 1), strict=True))),
-        )
-        raise ValueError(f"{text!r} is no walltime, it could be hours or minutes: write {hours} or {minutes}")
     if not seconds:
         raise ValueError(f"{text!r} is no walltime: write HH:MM:SS (48:00:00), D-HH:MM:SS, or 2h, 90m, 1h30m")
     return seconds

@@ -8,102 +8,73 @@ from typing import Any
 
 import click
 
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import request_options
+from hpclaunch.cli.echo import echo_json, json_option
+from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
 from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import quote
+
+# Of the plan; those of the whole job where the name does not say per node or task.
+_NUMBERS = (
+    "account", "qos", "job_name", "nodes", "gpus", "gpus_per_node", "tasks_per_node", "world_size", "launcher", "cpus",
+    "cpus_per_task", "mem_gb", "jobfs_gb", "walltime", "max_attempts", "cost_at_most", "modules", "storage", "command",
+)  # fmt: skip
 
 
-@click.command("check", context_settings=CONTEXT)
-@request_options
+@job_command("check")
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
 @click.option("--as-request", is_flag=True, help="With --script: print the hpclaunch command for its job.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.pass_context
+@json_option
 def check_command(
     ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_request: bool, as_json: bool, **values: Any
 ) -> None:
-    """Check COMMAND's job, all at once, and show its plan; submit nothing.
+    """Check a job, or a script, and submit nothing.
 
-    The exit code is 1 if anything is refused. `--force CHECK` makes a check warn and not refuse.
+    Example: hpclaunch check --nodes 2 -t 48h -- python train.py
+
+    All that is wrong is printed at once, then the plan. The exit code is 1 if anything is refused. `--force CHECK`
+    makes a check warn and not refuse.
     """
     if script is not None:
-        from hpclaunch.cli.check_script import check_script
+        from hpclaunch.cli.check_script import check_script, print_request
         from hpclaunch.cli.requests import script_options
 
-        host, typed = script_options(ctx, values)
-        raise SystemExit(check_script(script, host, values["site"], typed, fix=fix, diff=diff, as_json=as_json,
-                                      as_request=as_request))  # fmt: skip
+        typed = script_options(ctx, values)
+        if as_request:
+            raise SystemExit(print_request(script, values["site"]))
+        raise SystemExit(check_script(script, values["site"], typed, fix=fix, diff=diff, as_json=as_json))
     if fix or diff or as_request:
         raise click.UsageError("--fix, --diff and --as-request need --script FILE", ctx)
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
-    plan, diagnostics = consider(profile, request)
+    plan, found = consider(profile, request)
     if plan and sys.stderr and sys.stderr.isatty():
-        from hpclaunch.cli.price import show_remaining
+        from hpclaunch.cli.submit import show_remaining
 
         show_remaining(plan, profile)
-    words = [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
-    report(plan, words + diagnostics, as_json)
-
-
-def report(plan: Plan | None, diagnostics: list[Diagnostic], as_json: bool) -> None:
-    """Print the diagnostics, the refusals first, and the plan; exit 1 if anything is refused."""
-    refused = [one for one in diagnostics if one.refuses]
-    warned = [one for one in diagnostics if not one.refuses]
-    if any(one.fatal for one in refused):
-        plan = None
+    found += [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
+    found.sort(key=lambda one: (not one.refuses, one.check != "option"))
+    refused = any(one.refuses for one in found)
+    numbers = {} if plan is None or any(one.fatal and one.refuses for one in found) else _numbers(plan)
     if as_json:
-        import json
-
-        found = [one.record() for one in refused + warned]
-        table = dict(rows(plan)) if plan else None
-        click.echo(json.dumps({"refused": bool(refused), "diagnostics": found, "plan": table}, indent=2))
+        echo_json({"refused": refused, "diagnostics": [one.record() for one in found], "plan": numbers or None})
     else:
-        for one in refused + warned:
+        for one in found:
             click.echo(f"{'refused' if one.refuses else 'warning'}  {printable(str(one))}")
-        if plan:
-            for name, value in rows(plan):
-                if value:
-                    click.echo(f"{name.replace('_', ' '):<14}  {_shown(value)}")
-    raise SystemExit(1 if refused else 0)
+        for name, value in numbers.items():
+            if value:
+                text = " ".join(map(quote, value)) if isinstance(value, list) else value
+                click.echo(f"{name.replace('_', ' '):<14}  {text}")
+    raise SystemExit(refused)
 
 
-def rows(plan: Plan) -> list[tuple[str, Any]]:
-    """Return the plan's numbers by name; those of the whole job where the name does not say per node or task."""
-    return [
-        ("site", plan.name),
-        ("partition", plan.partition_name),
-        ("account", plan.account),
-        ("qos", plan.qos.name if plan.qos else None),
-        ("job_name", plan.job_name),
-        ("nodes", plan.nodes),
-        ("gpus", plan.nodes * plan.gpus_per_node),
-        ("gpus_per_node", plan.gpus_per_node),
-        ("tasks_per_node", plan.tasks_per_node),
-        ("world_size", plan.world_size),
-        ("launcher", plan.launcher),
-        ("cpus", plan.nodes * plan.cpus_per_node),
-        ("cpus_per_task", plan.cpus_per_task),
-        ("mem_gb", plan.nodes * (plan.mem_gb_per_node or 0) or None),
-        ("jobfs_gb", plan.nodes * (plan.jobfs_gb_per_node or 0) or None),
-        ("walltime", plan.walltime),
-        ("max_attempts", plan.max_attempts),
-        ("cost_at_most", plan.explained_price or None),
-        ("modules", plan.modules),
-        ("storage", plan.storage),
-        ("command", plan.command),
-    ]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        from hpclaunch.job.request import quote
-
-        return " ".join(map(quote, value))
-    return str(value)
+def _numbers(plan: Plan) -> dict[str, Any]:
+    """Return the plan's numbers by name."""
+    other = {"qos": plan.qos and plan.qos.name, "cost_at_most": plan.explained_price or None}
+    numbers = {name: other[name] if name in other else getattr(plan, name) for name in _NUMBERS}
+    return {"site": plan.name, "partition": plan.partition_name, **numbers}

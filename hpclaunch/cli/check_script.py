@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from hpclaunch.cli.echo import echo_json, talk
 from hpclaunch.cli.foreign import announce
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.job.checks import Diagnostic
-from hpclaunch.job.directives.read import PREFIX, scheduler_of, words
+from hpclaunch.job.directives.read import PREFIX, scheduler_of
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
@@ -18,87 +19,68 @@ from hpclaunch.scripts.examine import Report, examine, split_lines
 from hpclaunch.scripts.fix import fixed
 from hpclaunch.scripts.shell import INSTALL, can_read
 
-# Options that win over the script's directives, as those of qsub and sbatch do.
-WINNING = words(
-    """
-    partition account qos walltime nodes gpus_per_node tasks_per_node cpus_per_task mem_gb jobfs_gb job_name launcher
-    max_attempts warn_before template force max_cost
-    """
-)
-
-
 _LONGEST = 300_000  # bytes; job scripts have a few thousand
 
 
-def check_script(
-    path: Path, host: str | None, site_name: str | None, typed: dict[str, Any], *, fix: bool, diff: bool, as_json: bool,
-    as_request: bool = False,
-) -> int:  # fmt: skip
+def check_script(path: Path, site: str | None, typed: dict[str, Any], *, fix: bool, diff: bool, as_json: bool) -> bool:
     """Print the diagnostics of a script, or with `fix` or `diff` what it is without those that can be fixed.
 
-    `host` is the profile that knows this machine. Return the exit code.
+    Return whether the script is refused.
     """
     from hpclaunch.job.machine import follow_links, missing_folders
 
-    text = _load(path)
-    if as_request:
-        return _as_request(path, text, site_name, host)
-    profile = _profile(path, split_lines(text), site_name, host)
+    text, name = _load(path), click.format_filename(path)
+    profile = _profile(path, split_lines(text), site)
     announce(profile.foreign)
-    here = _is_here(profile)
+    here = search.match_host() == profile.name
     if not can_read():
-        click.echo(f"hpclaunch: only the directives are checked; to check the commands too: {INSTALL}", err=True)
+        talk(f"only the directives are checked; to check the commands too: {INSTALL}")
 
     def look(text: str) -> Report:
         return examine(text, profile, typed, lambda folders: missing_folders(folders, here, path.parent), follow_links)
 
     new, done, report = fixed(text, look) if fix or diff else (None, [], look(text))
     if as_json:
-        click.echo(_json(path, report, done, new))
-        return 1 if report.refused else 0
+        records = [one.record() for one in report.diagnostics]
+        answer = {"script": name, "site": profile.name, "refused": report.refused, "diagnostics": records}
+        echo_json(answer if new is None else answer | {"fixed": [one.record() for one in done], "text": new})
+        return report.refused
     for one in done:
-        click.echo(f"{_line(path, one, 'fixed')}", err=True)
+        click.echo(_line(name, one, "fixed"), err=True)
     for one in report.diagnostics:
-        click.echo(_line(path, one, "error" if one.refuses else "warning"), err=new is not None)
+        click.echo(_line(name, one, "error" if one.refuses else "warning"), err=new is not None)
     errors = sum(one.refuses for one in report.diagnostics)
     count = f"{counted(errors, 'error')}, {counted(len(report.diagnostics) - errors, 'warning')}"
     summary = count if report.diagnostics else "nothing left to fix" if done else "nothing to say"
-    click.echo(f"hpclaunch: {click.format_filename(path)} on {profile.name}: {summary}", err=True)
-    if diff:
-        click.echo(_diff(path, text, new or ""), nl=False)
-    elif new is not None:
-        click.echo(new, nl=False)
-    return 1 if report.refused else 0
+    talk(f"{name} on {profile.name}: {summary}")
+    if new is not None:
+        click.echo(_diff(name, text, new) if diff else new, nl=False)
+    return report.refused
 
 
-def _as_request(path: Path, text: str, site_name: str | None, host: str | None) -> int:
-    """Print the command that asks for a script's job at the site `site_name`, or at the script's own."""
+def print_request(path: Path, site: str | None) -> bool:
+    """Print the command that asks for a script's job at `site` or at its own; return whether there is none."""
     from hpclaunch.scripts.as_request import as_request
 
+    text = _load(path)
     lines = split_lines(text)
-    target = search.load(site_name) if site_name else None
-    own = scheduler_of(lines)
-    fits = target and target.site.scheduler == own
-    profile = target if target and fits else _profile(path, lines, None, host)
+    target = search.load(site) if site else None
+    own = target and target.site.scheduler == scheduler_of(lines)
+    profile = target if target and own else _profile(path, lines, None)
     announce(dict.fromkeys([*profile.foreign, *(target.foreign if target else [])]))
     command, left, problems = as_request(examine(text, profile), target or profile)
-    name = click.format_filename(path)
-    for what in left:
-        click.echo(f"{name}: left out: {printable(what, kept='')}", err=True)
-    for what in problems:
-        click.echo(f"{name}: no request: {printable(what, kept='')}", err=True)
+    for kind, texts in (("left out", left), ("no request", problems)):
+        for what in texts:
+            click.echo(f"{click.format_filename(path)}: {kind}: {printable(what, kept='')}", err=True)
     if command:
         click.echo(command)
-    return 1 if problems else 0
+    return bool(problems)
 
 
 def _load(path: Path) -> str:
-    """Return a script's text. Raises HpclaunchError if it cannot be read, or is not a script."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LONGEST + 1)
-    except OSError as error:
-        raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
+    """Return a script's text. Raises OSError, or HpclaunchError if it is not a script."""
+    with path.open("rb") as file:
+        data = file.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise HpclaunchError(f"{path}: more than {_LONGEST // 1000} kB: no job script is that long")
     if b"\0" in data:
@@ -108,57 +90,33 @@ def _load(path: Path) -> str:
     return data.decode(errors="surrogateescape")
 
 
-def _line(path: Path, one: Diagnostic, kind: str) -> str:
-    name, source = click.format_filename(path), f"  [{one.source}]" if one.source else ""
+def _line(name: str, one: Diagnostic, kind: str) -> str:
+    source = f"  [{one.source}]" if one.source else ""
     return f"{name}:{f'{one.line}:' if one.line else ''} {kind}: {one.check}: {one.message}{source}"
 
 
-def _json(path: Path, report: Report, done: list[Diagnostic], new: str | None) -> str:
-    import json
-
-    answer = {"script": click.format_filename(path), "site": report.profile.name, "refused": report.refused,
-              "diagnostics": [one.record() for one in report.diagnostics]}  # fmt: skip
-    if new is not None:
-        answer |= {"fixed": [one.record() for one in done], "text": new}
-    return json.dumps(answer, indent=2)
-
-
-def _diff(path: Path, old: str, new: str) -> str:
+def _diff(name: str, old: str, new: str) -> str:
     from difflib import unified_diff
 
-    name = click.format_filename(path)
     lines = unified_diff(old.splitlines(True), new.splitlines(True), name, f"{name} (fixed)")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _profile(path: Path, lines: list[str], name: str | None, host: str | None) -> Profile:
-    """Return the site's profile: the one named, the host's, or the only one whose partitions the script names."""
-    own = scheduler_of(lines)
-    if name is not None:
-        profile = search.load(name)
+def _profile(path: Path, lines: list[str], site: str | None) -> Profile:
+    """Return the site's profile: the one named, this host's, or the only one whose partitions the script names."""
+    if site is not None:
+        profile = search.load(site)
         if profile.site.scheduler not in PREFIX:
-            raise HpclaunchError(f"--site {name}: it has no scheduler that reads directives; give the script's site")
+            raise HpclaunchError(f"--site {site}: it has no scheduler that reads directives; give the script's site")
         return profile
+    own = scheduler_of(lines)
     if own is None:
         raise HpclaunchError(f"{path}: no #PBS and no #SBATCH line, so which site is it for? Give --site")
-    if host and search.load(host).site.scheduler == own:
-        return search.load(host)
+    if (host := search.match_host()) and (profile := search.load(host)).site.scheduler == own:
+        return profile
     found = guess(lines, own)
     if len(found) == 1:
         return found[0]
-    known = [name for name in search.available() if _scheduler(name) == own]
-    which = f"{' or '.join(profile.name for profile in found)} would fit" if found else f"known: {', '.join(known)}"
-    raise HpclaunchError(f"{path}: {PREFIX[own]} lines, and which site is it for? Give --site; {which}")
-
-
-def _scheduler(name: str) -> str | None:
-    try:
-        return search.load(name).site.scheduler
-    except HpclaunchError:
-        return None
-
-
-def _is_here(profile: Profile) -> bool:
-    import socket
-
-    return any(search.match_host(host) == profile.name for host in (socket.gethostname(), socket.getfqdn()))
+    which = " or ".join(profile.name for profile in found) + " would fit" if found else ""
+    known = which or f"known: {', '.join(search.available())}"
+    raise HpclaunchError(f"{path}: {PREFIX[own]} lines, and which site is it for? Give --site; {known}")

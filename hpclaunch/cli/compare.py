@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,74 +11,63 @@ from itertools import zip_longest
 from typing import Any
 
 import click
+from msgspec import structs
 
+from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.foreign import load_site, rendered
-from hpclaunch.cli.job import CONTEXT
-from hpclaunch.cli.options import compare_options
-from hpclaunch.cli.requests import compared_request, nearer, site_of_this_host
+from hpclaunch.cli.options import job_command
+from hpclaunch.cli.requests import compared_request, nearer
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
-from hpclaunch.job.compare import Column
 from hpclaunch.job.machine import follow_links
 from hpclaunch.profile import search
 
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
 
-@click.command("compare", context_settings=CONTEXT)
-@compare_options
+@job_command("compare", several=("site", "partition"))
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.pass_context
+@json_option
 def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json: bool, **values: Any) -> None:
-    """Show the same job on several sites or partitions: its size, the limits, the price, what is refused.
+    """Compare the same job on several sites or partitions.
 
-    --site and --partition may be given several times, a partition also as SITE:PARTITION; a site named alone is
-    compared with itself, partition by partition. The exit code is 0 if the job fits somewhere.
+    Example: hpclaunch compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py
+
+    It shows the size, the limits, the price and what is refused. --site and --partition may be given several times, a
+    partition also as SITE:PARTITION; a site named alone is compared with itself, partition by partition. The exit code
+    is 0 if the job fits somewhere.
     """
-    sites, words = list(values.pop("site")), list(values.pop("partition"))
+    words = values.pop("partition")
     if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
-        words = []
-    pairs = [_pair(word, sites) for word in words]
-    named = [at for at, _ in pairs if at is not None]
-    sites = list(dict.fromkeys([*sites, *named])) or [site_of_this_host()]
+        words = ()
+    pairs = [(at or None, name) for at, _, name in (word.rpartition(":") for word in words)]
+    sites = dict.fromkeys([*values.pop("site"), *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
-    request = compared_request(ctx, values, several=len(sites) > 1, sized=gpus is not None)
-    found = compare.places(
-        profiles,
-        [(at, partition) for at, partition in pairs if at is not None],
-        [partition for at, partition in pairs if at is None],
-    )
-    columns = [compare.column(place, follow_links(place.profile.site, request), gpus) for place in found]
-    scripts = [rendered(one.plan.hidden()) if diff and one.plan and one.fits else None for one in columns]
+    request = compared_request(ctx, values, several=len(profiles) > 1, sized=gpus is not None)
+    columns, scripts = [], []
+    for site, partition in compare.places(profiles, pairs):
+        own = structs.replace(follow_links(profiles[site].site, request), site=site, partition=partition)
+        plan, facts = compare.compared(profiles[site], own, gpus)
+        columns.append(facts)
+        scripts.append(rendered(plan.hidden()) if diff and plan and facts["fits"] else None)
     if as_json:
-        told = [
-            compare.facts(one) | ({"script": script} if diff else {})
-            for one, script in zip(columns, scripts, strict=True)
-        ]
-        click.echo(json.dumps(told, indent=2))
+        found = [facts | ({"script": script} if diff else {}) for facts, script in zip(columns, scripts, strict=True)]
+        echo_json(found)
     else:
         click.echo(printable("\n\n".join(_tables(columns))))
         for line in _differences(columns, scripts):
             click.echo(line)
-    raise SystemExit(0 if any(one.fits for one in columns) else 1)
+    raise SystemExit(0 if any(facts["fits"] for facts in columns) else 1)
 
 
-def _pair(word: str, sites: Sequence[str]) -> tuple[str | None, str]:
-    """Split SITE:PARTITION where there is such a site; else the word is a partition."""
-    at, colon, partition = word.rpartition(":")
-    known = colon and (at in sites or at in search.available() or at.endswith((".yaml", ".yml")))
-    return (at, partition) if known else (None, word)
-
-
-def _tables(columns: Sequence[Column]) -> Iterator[str]:
+def _tables(columns: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the columns side by side, as many as the terminal is wide, then the next ones."""
     width = max(shutil.get_terminal_size((120, 24)).columns, 40)
-    label = max(map(len, compare.rows(columns))) + 2
+    label = max(map(len, compare.table(columns))) + 2
     abreast = min(max((width - label) // (_LEAST + 2), 1), len(columns))
     for i in range(0, len(columns), abreast):
-        yield _table(compare.rows(columns[i : i + abreast]), label, (width - label) // abreast - 2)
+        yield _table(compare.table(columns[i : i + abreast]), label, (width - label) // abreast - 2)
 
 
 def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
@@ -93,13 +81,12 @@ def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
     return "\n".join(lines)
 
 
-def _differences(columns: Sequence[Column], scripts: Sequence[str | None]) -> Iterator[str]:
+def _differences(columns: Sequence[dict[str, Any]], scripts: Sequence[str | None]) -> Iterator[str]:
     """Yield the lines in which each script differs from the first."""
-    made = [
-        (f"{one.site} {one.partition}", script.splitlines())
-        for one, script in zip(columns, scripts, strict=True)
-        if script is not None
-    ]
-    for name, lines in made[1:]:
-        yield ""
-        yield from difflib.unified_diff(made[0][1], lines, made[0][0], name, n=1, lineterm="")
+    first: tuple[str, list[str]] | None = None
+    for facts, script in zip(columns, scripts, strict=True):
+        if script is not None:
+            name, lines = f"{facts['site']} {facts['partition']}", script.splitlines()
+            if first is not None:
+                yield from ("", *difflib.unified_diff(first[1], lines, first[0], name, n=1, lineterm=""))
+            first = first or (name, lines)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 import click
 import msgspec
 from click.core import ParameterSource
 
+from hpclaunch.cli.echo import echo_json
 from hpclaunch.cli.requests import config_file
 from hpclaunch.errors import printable
 from hpclaunch.job.explain import Source, explain
@@ -25,28 +25,17 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
     lines = explain(plan, profile, script, sources(ctx))
     if as_json:
         rows = [{"line": i, "text": line.text, "origins": line.origins} for i, line in enumerate(lines, 1)]
-        click.echo(json.dumps(msgspec.to_builtins(rows), indent=2))
+        echo_json(msgspec.to_builtins(rows))
         return
-    printed = []
+    room, before = _WIDTH - _COLUMN - 6, [""]
     for line in lines:
-        place = line.templates[0].where if line.templates else ""
-        click.echo(printable(f"{place:{_COLUMN}} {line.text}".rstrip()))
-        for reason in line.reasons:
-            if reason[0].kind != "template" or reason not in printed:  # a condition, printed where it first holds
-                _note(list(map(str, reason)))
-        printed += line.reasons
-
-
-def _note(parts: list[str]) -> None:
-    """Print the parts of a reason, as many on a line as there is room for."""
-    room, lines = _WIDTH - _COLUMN - 6, [""]
-    for part in [f"{part};" for part in parts[:-1]] + parts[-1:]:
-        if lines[-1] and len(lines[-1]) + 1 + len(part) > room:
-            lines.append("")
-        *full, last = textwrap.wrap(f"{lines[-1]} {part}".strip(), room, break_on_hyphens=False) or [""]
-        lines[-1:] = [*full, last]
-    for number, line in enumerate(filter(None, lines)):
-        click.echo(printable(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {line}"))
+        places = [str(origin.where) for origin in line.origins if origin.kind == "template"]
+        reasons = [str(origin) for origin in line.origins if origin.kind != "template"]
+        click.echo(printable(f"{places[0] if places else '':{_COLUMN}} {line.text}".rstrip()))
+        for reason in reasons if reasons != before else ():
+            for number, part in enumerate(textwrap.wrap(reason, room, break_on_hyphens=False)):
+                click.echo(printable(f"{'':{_COLUMN}} {'    ' if number else '  <-'} {part}"))
+        before = reasons or before
 
 
 def sources(ctx: click.Context) -> dict[str, Source]:

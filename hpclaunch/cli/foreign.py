@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
 from hpclaunch import paths
+from hpclaunch.cli.echo import talk
 from hpclaunch.errors import NOT_SHIPPED
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
@@ -17,7 +16,7 @@ from hpclaunch.profile import search
 def announce(files: Iterable[str]) -> None:
     """Name on stderr the profiles and templates that are not shipped: they may belong to a cloned repository."""
     if named := " ".join(map(quote, files)):
-        click.echo(f"hpclaunch: {NOT_SHIPPED} {named}", err=True)
+        talk(f"{NOT_SHIPPED} {named}")
 
 
 def load_site(name: str) -> search.Profile:

@@ -8,36 +8,39 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from hpclaunch.cli.echo import talk
 from hpclaunch.cli.foreign import rendered
-from hpclaunch.cli.options import launch_options, request_options
+from hpclaunch.cli.options import LAUNCH, job_command
 from hpclaunch.cli.requests import launch_request, planned_request
-from hpclaunch.errors import HpclaunchError, printable
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request
+from hpclaunch.profile.search import Profile
 
-CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-
-
-def quiet_option(command: Any) -> Any:
-    """Give a command --quiet."""
-    return click.option("--quiet", is_flag=True, help="No summary on stderr, only warnings.")(command)
+quiet_option = click.option("--quiet", is_flag=True, help="No summary on stderr, only warnings.")
 
 
-def summarize(plan: Plan, quiet: bool) -> None:
-    """Print the plan's summary and its warnings on stderr."""
+def planned(profile: Profile, request: Request, quiet: bool) -> tuple[Plan, str]:
+    """Return the plan and the script of a request; print the summary unless `quiet`, and the warnings, on stderr."""
+    plan = make_plan(profile, request)
+    return plan, summarized(plan, quiet)
+
+
+def summarized(plan: Plan, quiet: bool) -> str:
+    """Return the script of a plan; print the summary unless `quiet`, and the warnings, on stderr."""
+    script = rendered(plan)
     if not quiet:
-        click.echo(f"hpclaunch: {printable(plan.summary())}", err=True)
+        talk(plan.summary())
     for warning in plan.warnings:
-        click.echo(f"hpclaunch: warning: {printable(warning)}", err=True)
+        talk(f"warning: {warning}")
+    return script
 
 
-@click.command("render", context_settings=CONTEXT)
-@request_options
+@job_command("render")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: print JSON.")
 @quiet_option
-@click.pass_context
 def render_command(
     ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any
 ) -> None:
@@ -51,15 +54,13 @@ def render_command(
         raise click.UsageError("--json goes with --explain: the script itself is text")
 
     request, profile = planned_request(ctx, values)
-    plan = make_plan(profile, request)
-    script = rendered(plan)
-    summarize(plan, quiet)
+    plan, script = planned(profile, request, quiet)
     if output is not None:
         private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
-        try:
-            _write(output, script.encode(errors="surrogateescape"), private)
-        except OSError as error:
-            raise HpclaunchError(f"{output}: cannot be written: {error.strerror}") from None
+        if private and (output.is_file() or not output.exists()):  # not /dev/stdout
+            output.touch()
+            output.chmod(0o600)
+        output.write_bytes(script.encode(errors="surrogateescape"))
     if explain:
         from hpclaunch.cli.explain import show
         from hpclaunch.job.render import render
@@ -70,20 +71,8 @@ def render_command(
         click.echo(script, nl=False)
 
 
-def _write(path: Path, content: bytes, private: bool) -> None:
-    """Write a script; a `private` one is readable only by its owner from the beginning."""
-    if private and (path.is_file() or not path.exists()):
-        from hpclaunch.runs.registry import write_whole
-
-        write_whole(path.resolve(), content)
-    else:
-        path.write_bytes(content)
-
-
-@click.command("run", context_settings=CONTEXT)
-@request_options
+@job_command("run")
 @quiet_option
-@click.pass_context
 def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Run COMMAND on this machine, on emulated nodes.
 
@@ -96,9 +85,7 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True, starts=True)
-    plan = make_plan(profile, request)
-    script = rendered(plan)
-    summarize(plan, quiet)
+    plan, script = planned(profile, request, quiet)
     if plan.scheduler.here:
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
@@ -107,10 +94,8 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     raise SystemExit(rehearse(plan, script))
 
 
-@click.command("launch", context_settings=CONTEXT)
-@launch_options
+@job_command("launch", LAUNCH)
 @quiet_option
-@click.pass_context
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the current allocation.
 
@@ -127,7 +112,6 @@ def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     found = allocation.find(os.environ)
     request, profile = launch_request(ctx, values, found.scheduler)
     plan = allocation.plan_in(found, profile, request)
-    script = rendered(plan)
-    summarize(plan, quiet)
+    script = summarized(plan, quiet)
     assert plan.run_id is not None  # noqa: S101 - plan_in gives one
     run(script, plan.run_id, PBS_O_WORKDIR=str(Path.cwd()))

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from hpclaunch import paths
 from hpclaunch.cli.foreign import load_site
 from hpclaunch.cli.options import SIZES
-from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.request import Request, make_request
 from hpclaunch.profile import search
 from hpclaunch.profile.yamlfile import Document, convert
@@ -23,6 +22,8 @@ from hpclaunch.schedulers import scheduler
 _OF_A_SITE = (
     "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "storage", "directive", "template",
 )  # fmt: skip
+# What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
+_OF_A_SCRIPT = ("command", "module", "setup", "teardown", "venv", "env", "storage", "directive", "workload")
 
 
 def config_file() -> Path | None:
@@ -57,10 +58,10 @@ def planned_request(
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
-    values["site"] = values["site"] or site_of_this_host()
+    values["site"] = values["site"] or search.site_of_this_host()
     profile = load_site(values["site"])
     if scheduler(profile.site.scheduler).here:
-        values |= {name: None for name in _OF_A_SITE if not _typed(ctx, name)}
+        values |= _untyped(ctx, _OF_A_SITE)
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
     return look_up_program(profile.site, look_up_folders(profile.site, request), starts), profile
 
@@ -70,11 +71,10 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
 
     At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
     """
-    left_open = (*(_OF_A_SITE if several else ()), *(("nodes", "gpus_per_node") if sized else ()))
-    for name in ("nodes", "gpus_per_node"):
-        if sized and _typed(ctx, name):
-            raise click.UsageError(f"--gpus and --{name.replace('_', '-')} exclude each other: give one of them", ctx)
-    values |= {name: None for name in left_open if name in values and not _typed(ctx, name)}
+    sizes = ("nodes", "gpus_per_node") if sized else ()
+    if typed := next((name for name in sizes if _typed(ctx, name)), None):
+        raise click.UsageError(f"--gpus and --{typed.replace('_', '-')} exclude each other: give one of them", ctx)
+    values |= _untyped(ctx, (*(_OF_A_SITE if several else ()), *sizes))
     return _request(ctx, values)
 
 
@@ -85,30 +85,22 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     """
     from hpclaunch.job.machine import look_up_program
 
-    values |= {name: None for name in SIZES if not _typed(ctx, name)}
-    name = values["site"] or matching_host()
+    values |= _untyped(ctx, SIZES)
+    name = values["site"] or search.match_host()
     if name is None or search.load(name).site.scheduler != scheduler:
         name = scheduler
     profile = load_site(name)
     return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
 
 
-def script_options(ctx: click.Context, values: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return this host's profile if no site is given, and the typed options, which win over a script's.
-
-    Raises click.UsageError for an option that cannot win over the script.
-    """
-    from hpclaunch.cli.check_script import WINNING
-
+def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the typed options, which win over a script's. Raises click.UsageError for one that cannot."""
     typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
-    if other := next((name for name in typed if name not in WINNING), None):
+    if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
         what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
         raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
-    if values["max_cost"] is not None:  # the user's own limit, wherever it is set
-        typed["max_cost"] = values["max_cost"]
-    if "force" in typed:
-        typed["force"] = list(typed["force"])
-    return (None if values["site"] else matching_host()), typed
+    # The user's own limit counts wherever it is set.
+    return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
@@ -133,23 +125,6 @@ def _typed(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _hosts() -> list[str]:
-    import socket
-
-    return list(dict.fromkeys((socket.gethostname(), socket.getfqdn())))
-
-
-def matching_host() -> str | None:
-    """Return the name of the profile that knows this host, or None."""
-    return next(filter(None, map(search.match_host, _hosts())), None)
-
-
-def site_of_this_host() -> str:
-    """Return the name of the profile that knows this host. Raises HpclaunchError if none does."""
-    if (name := matching_host()) is None:
-        raise HpclaunchError(
-            f"which site? No profile knows this host, {' or '.join(_hosts())}",
-            "use --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; "
-            f"known: {', '.join(search.available())}",
-        )
-    return name
+def _untyped(ctx: click.Context, names: Iterable[str]) -> dict[str, None]:
+    """Return the values that leave open those of `names` that are not typed."""
+    return {name: None for name in names if not _typed(ctx, name)}

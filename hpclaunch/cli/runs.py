@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,39 +10,37 @@ import click
 import msgspec
 
 from hpclaunch import schedulers
-from hpclaunch.cli.echo import echo
+from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.foreign import load_site
+from hpclaunch.cli.options import completes
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
-from hpclaunch.runs.registry import UNKNOWN, Run, State
+from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
-from hpclaunch.schedulers import Key
+from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 
 
-def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the id of a run."""
-    return [run.id for run in registry.newest_first() if run.id.startswith(incomplete)]
+_JOB_IDS = completes(lambda _: [run.id for run in registry.newest_first()])
+_JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **_JOB_IDS)
+_JOB = click.argument("job", required=False, **_JOB_IDS)
 
 
-_JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", shell_complete=complete_job)
-_JOB = click.argument("job", required=False, shell_complete=complete_job)
-
-
-def _ask(chosen: Sequence[Run]) -> tuple[dict[Key, State], int]:
+def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
     """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that do not answer."""
-    states, errors = schedulers.states(chosen)
+    found, errors = schedulers.states(chosen)
     for message in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
-        click.echo(f"hpclaunch: warning: {message}", err=True)
-    unknown = errors and all(state.word == UNKNOWN for state in states.values())
+        talk(f"warning: {message}")
+    states = [found[run.site, run.id] for run in chosen]
+    unknown = errors and all(state.word == UNKNOWN for state in states)
     return states, SchedulerError.exit_code if unknown else 0
 
 
 @click.command("status")
 @_JOBS
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Show the state of jobs, or of the newest.
 
@@ -53,9 +50,9 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     """
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     states, code = _ask(chosen)
-    rows = [(run, states[run.site, run.id]) for run in chosen]
+    rows = list(zip(chosen, states, strict=True))
     if as_json:
-        click.echo(json.dumps([msgspec.to_builtins(run) | msgspec.to_builtins(state) for run, state in rows], indent=2))
+        echo_json([msgspec.to_builtins(run) | msgspec.to_builtins(state) for run, state in rows])
         raise SystemExit(code)
     for run, state in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
@@ -68,7 +65,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
 
 @click.command("jobs")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
     """List my newest jobs on all sites: `status -n 20`."""
@@ -127,11 +124,11 @@ def why_command(job: str | None) -> None:
     from hpclaunch.runs import why
 
     (run,) = registry.find([job] if job else [])
-    states, code = _ask([run])
+    (state,), code = _ask([run])
     site = None
     with suppress(HpclaunchError):  # the profile may be gone by now
         site = load_site(run.site).site.messages
-    for line in why.explain(run, states[run.site, run.id], site):
+    for line in why.explain(run, state, site):
         echo(line)
     raise SystemExit(code)
 
@@ -141,14 +138,11 @@ def wait(chosen: Sequence[Run]) -> list[int]:
     watch = Watch(chosen)
     while not watch.look():
         time.sleep(POLL_SECONDS)
-    codes = []
-    for run in chosen:
-        state = watch.states[run.site, run.id]
-        codes.append(state.shell_code if state.ended else SchedulerError.exit_code)
+    states = [watch.states[run.site, run.id] for run in chosen]
+    for run, state in zip(chosen, states, strict=True):
         if not state.ended:
-            click.echo(
-                f"hpclaunch: {run.id}: {run.scheduler} does not know this job (any more), and {run.folder} records no "
-                "end; if it runs on another cluster, wait there",
-                err=True,
+            talk(
+                f"{run.id}: {run.scheduler} does not know this job (any more), and {run.folder} records no end; if it "
+                "runs on another cluster, wait there"
             )
-    return codes
+    return [state.shell_code if state.ended else SchedulerError.exit_code for state in states]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import click
 import msgspec
 
 from hpclaunch import paths
+from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Site
@@ -21,56 +23,46 @@ def site_group() -> None:
 
 
 @site_group.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_command(as_json: bool) -> None:
     """List the site profiles."""
-    rows = []
-    for name, path in search.available().items():
-        row: dict[str, Any] = {"name": name, "file": str(path)}
-        try:
-            found = search.load(name).site
-        except HpclaunchError as error:
-            row["error"] = str(error)
-        else:
-            row |= {
-                "title": found.title,
-                "scheduler": found.scheduler,
-                "checked": found.checked and found.checked.isoformat(),
-                "partitions": list(found.partitions),
-            }
-        rows.append(row)
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
+    rows: list[dict[str, Any]] = []
     table = []
-    for row in rows:
-        if "error" in row:
-            text = "broken: " + row["error"].partition("\n")[0]
-        else:
-            count = counted(len(row["partitions"]), "partition")
-            checked = f", checked {row['checked']}" if row["checked"] else ""
-            text = f"{row['title']} ({row['scheduler']}), {count}{checked}; {row['file']}"
-        table.append((printable(row["name"]), printable(text)))
-    formatter = click.HelpFormatter(width=120)
-    formatter.write_dl(table)
-    click.echo(formatter.getvalue(), nl=False)
+    for name, path in search.available().items():
+        rows.append({"name": name, "file": str(path)})
+        try:
+            site = search.load(name).site
+        except HpclaunchError as error:
+            rows[-1]["error"] = str(error)
+            table.append((name, "broken: " + str(error).partition("\n")[0]))
+            continue
+        checked = site.checked and site.checked.isoformat()
+        partitions = list(site.partitions)
+        rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
+        when = f", checked {checked}" if checked else ""
+        table.append((name, f"{site.title} ({site.scheduler}), {counted(len(partitions), 'partition')}{when}; {path}"))
+    if as_json:
+        echo_json(rows)
+    else:
+        echo_table(table)
 
 
 @site_group.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def show_command(name: str, as_json: bool) -> None:
     """Print the profile NAME with what it extends filled in.
 
     Example: hpclaunch site show gadi
     """
     profile = search.load(name)
-    data = merged(profile.layers)
-    data.pop("extends", None)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(profile.site), indent=2))
+        echo_json(msgspec.to_builtins(profile.site))
         return
     import yaml
+
+    data = merged(profile.layers)
+    data.pop("extends", None)
 
     click.echo(printable(f"# {', which extends '.join(str(layer.path) for layer in profile.layers)}"))
     click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
@@ -112,51 +104,33 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
         raise click.UsageError("give either --from PROFILE, or --detect on a login node")
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise HpclaunchError(f"{name!r}: a profile's name may only have letters, digits, - and _")
-    folder = paths.user_config() / "site_profiles"
-    schema, path = folder / "site.schema.json", folder / f"{name}.yaml"
+    path = paths.user_config() / "site_profiles" / f"{name}.yaml"
     if path.exists():  # before the scheduler is asked
-        raise HpclaunchError(_THERE.format(path))
+        raise HpclaunchError(f"{path} exists; edit it, or use another name")
     if parent:
         title = json.dumps(f"{search.load(parent).site.title}, my way")
         text = _STARTER.format(name=name, parent=parent, title=title)
     else:
-        text = _draft(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-        schema.write_text(_schema(), encoding="utf-8")
-    except FileExistsError:
-        raise HpclaunchError(_THERE.format(path)) from None
-    except OSError as error:
-        raise HpclaunchError(f"{error.filename}: cannot be written: {error.strerror}") from None
+        from hpclaunch.profile.detect import drafted
+
+        text, machine = drafted(name)
+        talk(
+            f"{machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
+            f"decide {text.count('# Decide:')} lines, look for `Decide:`"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    shutil.copy(paths.shipped("site_profiles") / "site.schema.json", path.parent)
     click.echo(path)
-
-
-def _draft(name: str) -> str:
-    from hpclaunch.profile import detect
-
-    text, machine = detect.drafted(name)
-    click.echo(
-        f"hpclaunch: {machine.source}: {counted(len(machine.parts), 'partition')}, {len(machine.left_out)} left out; "
-        f"decide {text.count('# Decide:')} lines, look for `Decide:`",
-        err=True,
-    )
-    return text
 
 
 @site_group.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of a profile, for editors."""
-    click.echo(_schema(), nl=False)
-
-
-def _schema() -> str:
     schema = msgspec.json.schema(Site)
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
-_THERE = "{} exists; edit it, or use another name"
 _STARTER = """\
 # yaml-language-server: $schema=site.schema.json
 # Your own site profile. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.

@@ -1,27 +1,28 @@
-"""The command submit."""
+"""The command submit, with the price before: what remains of the allocation, and the confirmation above a limit."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hpclaunch.cli.echo import echo
-from hpclaunch.cli.foreign import rendered
-from hpclaunch.cli.job import CONTEXT, quiet_option, summarize
-from hpclaunch.cli.options import CONFIRM_ABOVE, request_options
+from hpclaunch import paths
+from hpclaunch.cli.echo import echo, talk
+from hpclaunch.cli.job import planned, quiet_option
+from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import quote
+from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 
 
-@click.command("submit", context_settings=CONTEXT)
-@request_options
+@job_command("submit")
 @CONFIRM_ABOVE
 @click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
@@ -30,7 +31,6 @@ from hpclaunch.schedulers import scheduler
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @quiet_option
-@click.pass_context
 def submit_command(
     ctx: click.Context,
     /,
@@ -49,33 +49,27 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    # The price of a user's own script is not known, so no limit on it can be kept.
-    limits = {name: values.pop(name) for name in ("max_cost", "confirm_above")} if script is not None else {}
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
     before = [_last_attempt(run) for run in registry.find(after)] if after else []
     name = ""
-    if script is not None:
+    if script is None:
+        plan, text = planned(profile, request, quiet)
+    else:
         from hpclaunch.scripts import own
 
         if request.command or request.workload:
             raise HpclaunchError("COMMAND, --workload and --script exclude each other: give one of them")
         text, plan, name = own.read(script, profile)
-    else:
-        plan = make_plan(profile, request)
-        text = rendered(plan)
-        summarize(plan, quiet)
     if dry_run:
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
-    if script is not None:
-        _warn_unpriced(plan, script, limits)
-    else:
-        from hpclaunch.cli import price
-
-        if not quiet and price.at_terminal():
-            price.show_remaining(plan, profile)
-        price.confirm(plan, yes)
+    if script is None:
+        if not quiet and _at_terminal():
+            show_remaining(plan, profile)
+        _confirm(plan, yes)
+    elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
+        talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
     run = _submit(plan, text, before, name)
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
@@ -96,9 +90,10 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = script_executor(plan).submit_script(text, before, name).run
+    _print_id(run.id)
     for warning in found:
-        echo(f"hpclaunch: warning: {warning.message}", err=True)
+        talk(f"warning: {warning.message}")
     return run
 
 
@@ -106,18 +101,7 @@ def _print_id(job_id: str) -> None:
     try:
         click.echo(job_id)
     except OSError as error:
-        echo(f"hpclaunch: warning: job {job_id} is submitted, but stdout: {error.strerror}", err=True)
-
-
-def _warn_unpriced(plan: Plan, script: Path, limits: dict[str, Any]) -> None:
-    """Warn that a limit on the price does not hold for a user's own script."""
-    named = [f"--{name.replace('_', '-')}" for name, limit in limits.items() if limit is not None]
-    if "--confirm-above" not in named and plan.site.confirm_above is not None:
-        named.append(f"confirm_above of {plan.name}")
-    if named:
-        click.echo(
-            f"hpclaunch: warning: {' and '.join(named)} cannot be kept: the price of {script} is not known", err=True
-        )
+        talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
 def _last_attempt(run: registry.Run) -> str:
@@ -130,3 +114,48 @@ def _last_attempt(run: registry.Run) -> str:
             )
         return run.further_ids[-1]
     return run.id
+
+
+def show_remaining(plan: Plan, profile: Profile) -> None:
+    """Print on stderr what remains of the allocation, by the site's own command, and warn if that is too little.
+
+    A command named by a profile of the current folder is not run: that may be anybody's repository.
+    """
+    from hpclaunch.runs import budget
+
+    for layer in profile.layers:
+        if "allocation" in layer.data and not paths.is_trusted(layer.path):
+            file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
+            talk(f"{file}: allocation.command is not run; if it is yours, move it to {own}")
+            return
+    if left := budget.remaining(plan):
+        talk(f"{plan.account or 'the account'} has {left} left")
+        if short := budget.shortage(plan, left):
+            talk(f"warning: {short}")
+
+
+def _confirm(plan: Plan, yes: bool) -> None:
+    """Ask before a job above `confirm_above` is submitted; without a terminal, print its price and go on.
+
+    Raises HpclaunchError if the answer is not yes.
+    """
+    own = plan.request.confirm_above
+    most = plan.site.confirm_above if own is None else own
+    if yes or most is None or plan.cost is None or plan.cost.amount <= most:
+        return
+    price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
+    if not _at_terminal():
+        talk(f"{price}: submitted unasked, stdin is no terminal; use --max-cost")
+        return
+    # Not click.confirm, which writes a blank to stdout, where only the job's id goes.
+    click.echo(f"hpclaunch: {price}. Submit? [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        click.echo(err=True)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise HpclaunchError("not submitted")
+
+
+def _at_terminal() -> bool:
+    """Return whether the user can be asked: stdin and stderr are terminals."""
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))

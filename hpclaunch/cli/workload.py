@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import json
+import shutil
 from pathlib import Path
 
 import click
 
 from hpclaunch import paths
-from hpclaunch.cli.options import complete_workload
+from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.options import WORKLOADS
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
@@ -20,16 +21,14 @@ def workload_group() -> None:
 
 
 @workload_group.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_command(as_json: bool) -> None:
     """List the bundled programs that --workload takes."""
-    rows = [{"name": name, "title": _title(path), "file": str(path)} for name, path in paths.WORKLOADS.items()]
+    titles = {name: _title(path) for name, path in paths.WORKLOADS.items()}
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    formatter = click.HelpFormatter(width=120)
-    formatter.write_dl([(row["name"], row["title"]) for row in rows])
-    click.echo(formatter.getvalue(), nl=False)
+        echo_json([{"name": name, "title": titles[name], "file": str(path)} for name, path in paths.WORKLOADS.items()])
+    else:
+        echo_table([*titles.items()])
 
 
 def _title(path: Path) -> str:
@@ -39,7 +38,7 @@ def _title(path: Path) -> str:
 
 
 @workload_group.command("copy")
-@click.argument("name", shell_complete=complete_workload)
+@click.argument("name", **WORKLOADS)
 @click.argument("file", type=click.Path(path_type=Path))
 def copy_command(name: str, file: Path) -> None:
     """Copy the workload NAME to FILE, with what it imports.
@@ -50,29 +49,17 @@ def copy_command(name: str, file: Path) -> None:
     """
     if name not in paths.WORKLOADS:
         raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, paths.WORKLOADS)}")
-    program = paths.WORKLOADS[name]
-    beside = {file.with_name(other): program.with_name(other) for other in paths.COMPANIONS.get(name, ())}
-    for target, source in beside.items():
-        if target == file:
-            raise HpclaunchError(f"{file} is the name of a file that {name} imports; use another name")
+    program, beside = paths.WORKLOADS[name], paths.COMPANIONS.get(name, ())
+    if file.name in beside:
+        raise HpclaunchError(f"{file} is the name of a file that {name} imports; use another name")
+    copies = {file: program} | {file.with_name(other): program.with_name(other) for other in beside}
+    for target, source in copies.items():
         if target.exists() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
-            raise HpclaunchError(f"{target} exists and is not the one that {name} imports; name another folder")
-    _write_new(file, program)
-    click.echo(file)
-    for target, source in beside.items():
+            raise HpclaunchError(f"{target} exists and is not a copy of {name}'s; use another name or folder")
+    for target, source in copies.items():
         if not target.exists():
-            _write_new(target, source)
+            shutil.copyfile(source, target)
+    click.echo(file)
     if beside:
-        names = ", ".join(target.name for target in beside)
-        click.echo(f"hpclaunch: keep what it imports beside it: {names}", err=True)
-    click.echo(f"hpclaunch: run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}", err=True)
-
-
-def _write_new(file: Path, source: Path) -> None:
-    try:
-        with file.open("x", encoding="utf-8") as copy:
-            copy.write(source.read_text(encoding="utf-8"))
-    except FileExistsError:
-        raise HpclaunchError(f"{file} exists; name a new file") from None
-    except OSError as error:
-        raise HpclaunchError(f"{file}: cannot be written: {error.strerror}") from None
+        talk(f"keep what it imports beside it: {', '.join(beside)}")
+    talk(f"run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}")

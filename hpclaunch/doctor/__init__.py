@@ -1,16 +1,21 @@
 """What would keep a user's job from running here, looked for before it is submitted.
 
-A probe is a function from a patient to results; it asks one thing, knows no other probe, and cannot stop one.
+A probe is a function from a patient to results; it knows no other probe, and cannot stop one.
 """
 
 from __future__ import annotations
 
-import threading
+from threading import Thread
 
 from hpclaunch.doctor import environment, folders, scheduler
-from hpclaunch.doctor.result import ASK_SECONDS, RUN_SECONDS, Patient, Probe, Result, problem, warning
+from hpclaunch.doctor.result import ASK_SECONDS, RUN_SECONDS, Patient, Probe, Result, one_line, problem, warning
 
 LEFT_SECONDS = 5.0  # for a probe to report that its command took too long
+PROBES: dict[str, tuple[Probe, float]] = {
+    "scheduler": (scheduler.probe, 4 * ASK_SECONDS),
+    "environment": (environment.probe, 2 * RUN_SECONDS),
+    "folders": (folders.probe, 2 * ASK_SECONDS),
+}
 
 
 def examine(patient: Patient) -> list[Result]:
@@ -18,33 +23,22 @@ def examine(patient: Patient) -> list[Result]:
 
     One that hangs, on a dead file system say, is left behind when its time is over.
     """
-    probes: list[tuple[str, Probe, float]] = [
-        *((name, probe, 3 * ASK_SECONDS) for name, probe in scheduler.PROBES.items()),
-        *((name, probe, 2 * RUN_SECONDS) for name, probe in environment.PROBES.items()),
-        *((name, probe, 2 * ASK_SECONDS) for name, probe in folders.PROBES.items()),
-    ]
-    runs = [(name, seconds, *_start(name, probe, patient)) for name, probe, seconds in probes]
-    results = []
-    for name, seconds, thread, found in runs:
-        thread.join(seconds + LEFT_SECONDS)
-        results += list(found)
-        if thread.is_alive():
-            remedy = "a file system may hang: try `ls` there, and tell the site's support"
-            results.append(problem(name, f"no answer after {seconds:g} s", remedy))
-    return results
+    found: dict[str, list[Result]] = {name: [] for name in PROBES}
 
-
-def _start(name: str, probe: Probe, patient: Patient) -> tuple[threading.Thread, list[Result]]:
-    found: list[Result] = []
-
-    def run() -> None:
+    def run(name: str, probe: Probe) -> None:
         try:
             for result in probe(patient):
-                found.append(result)  # noqa: PERF402 - what it found before it hangs or fails counts
+                found[name].append(result)
         except Exception as error:  # whatever it is, the other probes go on
-            said = " ".join(str(error).split()) or type(error).__name__
-            found.append(warning(name, f"cannot tell: {said}", ""))
+            found[name].append(warning(name, f"cannot tell: {one_line(error)}", ""))
 
-    thread = threading.Thread(target=run, daemon=True)  # the interpreter does not wait for it
-    thread.start()
-    return thread, found
+    # The interpreter does not wait for daemons.
+    threads = {name: Thread(target=run, args=(name, probe), daemon=True) for name, (probe, _) in PROBES.items()}
+    for thread in threads.values():
+        thread.start()
+    for name, (_, seconds) in PROBES.items():
+        threads[name].join(seconds + LEFT_SECONDS)
+        if threads[name].is_alive():
+            remedy = "a file system may hang: try `ls` there, and report it to the site's support"
+            found[name].append(problem(name, f"no answer after {seconds:g} s", remedy))
+    return [result for results in found.values() for result in results]

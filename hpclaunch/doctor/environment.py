@@ -9,15 +9,18 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import Template
+from typing import Any
 
-from hpclaunch.doctor.result import RUN_SECONDS, Patient, Result, Verdict, ok, problem, warning
+from hpclaunch.doctor.result import RUN_SECONDS, Patient, Result, ok, problem, warning
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.plan import Plan
 from hpclaunch.paths import shown, user_config
 
 _BEGIN, _END = "\n# ---------- Your job ----------\n", "\ncommand=("  # templates/base.sh.j2
+_REMEDY = "give --venv, or name the modules in the profile or with --module"
 _LOOK = """
 import sys
 sys.path[:] = filter(None, sys.path)  # not from the current folder
@@ -35,127 +38,102 @@ print("\\n" + json.dumps(found))
 """
 
 
-def environment(patient: Patient) -> Iterator[Result]:
+def probe(patient: Patient) -> Iterator[Result]:
     """Run the job's lines of environment, then look at its python and its data in what they made."""
     if patient.plan is None:
         return
-    if patient.strange:
-        found = f"not tried: {', '.join(patient.strange)} may be anybody's, and would be run"
+    variables = {**os.environ, "PWD": str(patient.folder)}
+    if patient.foreign:
+        found = f"not tried: {', '.join(patient.foreign)} may be anybody's, and would be run"
         remedy = f"read what `hpclaunch render` prints; move what is yours to {shown(user_config())}"
         yield warning("environment", found, remedy)
-        yield from _data(patient, os.environ)
-        return
-    variables, complaint = _variables(patient.script)
-    if complaint:
-        remedy = "see `Your job` in what `hpclaunch render` prints: modules, venv and setup"
-        yield problem("environment", complaint, remedy)
     else:
-        yield ok("environment", "modules, venv and lines of setup work here")
-    yield from _python(patient, variables)
+        variables, complaint = _variables(patient.script, variables)
+        if complaint:
+            remedy = "see `Your job` in what `hpclaunch render` prints: modules, venv and setup"
+            yield problem("environment", complaint, remedy)
+        else:
+            yield ok("environment", "modules, venv and lines of setup work here")
+        yield from _python(patient.plan, variables)
     yield from _data(patient, variables)
 
 
-def _variables(script: str) -> tuple[dict[str, str], str]:
-    """Run the lines here; return the environment that they leave, and what went wrong."""
-    lines = script.partition(_BEGIN)[2].partition(_END)[0]
-    if _BEGIN not in script or _END not in script:
+def _variables(script: str, variables: dict[str, str]) -> tuple[dict[str, str], str]:
+    """Run the lines with these variables; return the environment that they leave, and what went wrong."""
+    lines, end, _ = script.partition(_BEGIN)[2].partition(_END)
+    if not end:
         raise HpclaunchError("the template's script has no part `Your job`")
-    with tempfile.TemporaryDirectory(prefix="hpclaunch-doctor-") as name:
-        kept = Path(name, "env")
-        try:
-            done = subprocess.run(
-                ["bash", "-c", f'{lines}\nenv -0 >"$1"', "doctor", str(kept)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                check=False,
-                timeout=RUN_SECONDS,
-                errors="replace",
-                text=True,
-            )
-        except subprocess.TimeoutExpired:
-            return dict(os.environ), f"not done after {RUN_SECONDS:g} s"
-        if not kept.exists():  # an `exit 1`
-            said = " ".join(done.stderr.split()[-60:])
-            return dict(os.environ), said or f"its lines end with exit code {done.returncode}"
-        pairs = (pair.partition("=") for pair in kept.read_text(errors="surrogateescape").split("\0") if pair)
-        return {key: value for key, _, value in pairs}, ""
+    try:
+        done = _run(["bash", "-c", f"exec 9>&1 >/dev/null\n{lines}\nenv -0 >&9"], variables)
+    except subprocess.TimeoutExpired:
+        return variables, f"not done after {RUN_SECONDS:g} s"
+    if not done.stdout:  # an `exit 1`
+        said = " ".join(done.stderr.split()[-60:])
+        return variables, said or f"its lines end with exit code {done.returncode}"
+    return dict(pair.split("=", 1) for pair in done.stdout.split("\0") if "=" in pair), ""
 
 
-def _python(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
-    assert patient.plan is not None  # noqa: S101 - see environment()
-    name = patient.plan.python
-    path = shutil.which(name, path=variables.get("PATH", os.defpath))
-    remedy = "give --venv, or name the modules in the profile or with --module"
+def _run(words: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        env=variables,
+        cwd=variables.get("PWD") or None,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+        timeout=RUN_SECONDS,
+    )
+
+
+def _python(plan: Plan, variables: Mapping[str, str]) -> Iterator[Result]:
+    path = shutil.which(plan.python, path=variables.get("PATH", os.defpath))
     if path is None:
-        yield problem("python", f"{name} is not on the job's PATH", remedy)
+        yield problem("python", f"{plan.python} is not on the job's PATH", _REMEDY)
         return
     try:
-        done = subprocess.run(
-            [path, "-c", _LOOK],
-            env=dict(variables),
-            cwd=variables.get("PWD") or None,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=RUN_SECONDS,
-        )
-        found = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(_run([path, "-c", _LOOK], variables).stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         slow = "many small files on a slow file system: put the environment on a faster one, or into a container"
         yield warning("python", f"{path}: torch is not imported after {RUN_SECONDS:g} s", slow)
-        return
     except (OSError, ValueError, IndexError):
-        yield problem("python", f"{path} does not run", remedy)
-        return
-    yield ok("python", f"{found['executable']}, Python {found['python']}")
-    yield _torch(patient, found, remedy)
-    yield _lightning(patient, found, remedy)
+        yield problem("python", f"{path} does not run", _REMEDY)
+    else:
+        yield ok("python", f"{found['executable']}, Python {found['python']}")
+        yield from _torch(plan, found)
 
 
-def _torch(patient: Patient, found: Mapping[str, str], remedy: str) -> Result:
-    assert patient.plan is not None  # noqa: S101
+def _torch(plan: Plan, found: Mapping[str, Any]) -> Iterator[Result]:
+    """Judge what the job's python could import."""
     if "torch" not in found:
-        verdict: Verdict = "warning" if patient.plan.workload == "env" else "problem"
-        return Result("torch", verdict, found["torch error"], remedy)
-    if patient.plan.gpus_per_node and not found["cuda"]:
+        yield (warning if plan.workload == "env" else problem)("torch", found["torch error"], _REMEDY)
+    elif plan.gpus_per_node and not found["cuda"]:
         text = f"{found['torch']} is built without CUDA, and the job asks for GPUs"
-        return problem("torch", text, "install torch's build for the site's CUDA")
-    return ok("torch", f"{found['torch']}, CUDA {found['cuda'] or 'none'}")
-
-
-def _lightning(patient: Patient, found: Mapping[str, str], remedy: str) -> Result:
-    assert patient.plan is not None  # noqa: S101
-    for name in ("pytorch_lightning", "lightning"):
-        if name in found:
-            return ok("lightning", f"{name} {found[name]}")
-    if patient.plan.workload == "mnist" or patient.plan.launcher == "lightning":
-        return problem("lightning", found["pytorch_lightning error"], remedy)
-    return warning("lightning", found["pytorch_lightning error"], "nothing to do, if your command does not use it")
+        yield problem("torch", text, "install torch's build for the site's CUDA")
+    else:
+        yield ok("torch", f"{found['torch']}, CUDA {found['cuda'] or 'none'}")
+    if name := next((name for name in ("pytorch_lightning", "lightning") if name in found), None):
+        yield ok("lightning", f"{name} {found[name]}")
+    elif plan.workload == "mnist" or plan.launcher == "lightning":
+        yield problem("lightning", found["pytorch_lightning error"], _REMEDY)
+    else:
+        yield warning("lightning", found["pytorch_lightning error"], "nothing to do, if your command does not use it")
 
 
 def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     """Look for the profile's datasets, and for the paths in the command."""
-    assert patient.plan is not None  # noqa: S101
     words = patient.request.command[1:]  # the first is the program
-    own = {word: word.partition("=")[2] if word.startswith("-") else word for word in words}
-    given = {word: path for word, path in own.items() if path.startswith(("/", "~")) or path.endswith(".py")}
-    for name, text in {**patient.profile.site.datasets, **given}.items():
-        path = _expand(text, variables)
+    paths = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+    own = {path: path for path in paths if path.startswith(("/", "~")) or path.endswith(".py")}
+    datasets = patient.profile.site.datasets
+    for name, text in {**datasets, **own}.items():
+        path = Path(variables.get("PWD", ""), os.path.expanduser(Template(text).safe_substitute(variables)))  # noqa: PTH111 - pathlib's wants a home
         if path.exists():
             yield ok("data", f"{path} is there")
-        elif name in patient.profile.site.datasets:
+        elif name in datasets:
             remedy = "correct `datasets` in the profile; the bundled training draws its own digits meanwhile"
             yield warning("data", f"{name}: {path} is not there", remedy)
         else:
             remedy = "correct the command, unless the job itself makes it, or only compute nodes see it"
             yield warning("data", f"{path} is not there", remedy)
-
-
-def _expand(text: str, variables: Mapping[str, str]) -> Path:
-    for name in sorted(variables, key=len, reverse=True):
-        text = text.replace(f"${{{name}}}", variables[name]).replace(f"${name}", variables[name])
-    return Path(variables.get("PWD", ""), os.path.expanduser(text))  # noqa: PTH111 - pathlib's wants a home
-
-
-PROBES = {"environment": environment}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hpclaunch.executors.parameters import plan_of
@@ -13,14 +12,11 @@ if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 
-EXECUTORS = {"slurm": "slurm.SlurmExecutor"}  # submitit has a class for it, which some libraries look for
-
-
-def script_executor(plan: Plan, folder: str = f"{RUNS}/%j") -> ScriptExecutor:
+def script_executor(plan: Plan) -> ScriptExecutor:
     """Return the executor of a plan, under any scheduler."""
-    module, name = EXECUTORS.get(plan.site.scheduler, "script.ScriptExecutor").split(".")
-    made: ScriptExecutor = getattr(import_module(f"hpclaunch.executors.{module}"), name)(folder, plan)
-    return made
+    from hpclaunch.executors.script import ScriptExecutor
+
+    return ScriptExecutor(f"{RUNS}/%j", plan)
 
 
 def executor(site: str, **options: Any) -> ScriptExecutor:

@@ -19,19 +19,20 @@ from hpclaunch.schedulers.job import UNKNOWN, State
 class RunPaths(utils.JobPaths):
     """The paths of submitit's files, with script and logs in our run folder."""
 
-    def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_folder: Path) -> None:
+    def __init__(self, folder: Path | str, job_id: str, task_id: int | None, run_path: Path) -> None:
         super().__init__(folder, job_id=job_id, task_id=task_id)
-        self.run_folder = run_folder
+        self.run_path = run_path
 
     @property
     def submission_file(self) -> Path:
         """The job script."""
-        return self.run_folder / run_folder.SCRIPT
+        return self.run_path / run_folder.SCRIPT
 
     @property
     def stdout(self) -> Path:
         """What the rank printed."""
-        return run_folder.log(self.run_folder, run_folder.RANK_LOG, self.task_id or 0)
+        rank, name = self.task_id or 0, run_folder.RANK_LOG
+        return run_folder.logs(self.run_path, name, rank).get(rank, self.run_path / name.format(rank))
 
     @property
     def stderr(self) -> Path:
@@ -39,41 +40,24 @@ class RunPaths(utils.JobPaths):
         return self.stdout.with_suffix(".err")
 
 
-class Watcher(core.InfoWatcher):
-    """Ask for all jobs of a scheduler at once, not more often than the profiles' `poll`."""
+class Watcher(Watch):
+    """Ask for all jobs of a scheduler at once, not more often than the profiles' `poll`, in submitit's way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runs: dict[str, Run] = {}
-        self.watch = Watch()
-
-    @property
-    def num_calls(self) -> int:
-        """Count the questions to the scheduler."""
-        return self.watch.questions
-
-    def clear(self) -> None:
-        """Forget the answers."""
-        self.watch = Watch(self.runs.values())
 
     def add(self, run: Run) -> None:
         """Watch a run too."""
         self.runs[run.id] = run
-        self.watch.add(run)
-
-    def register_job(self, job_id: str) -> None:
-        """Do nothing, since `add` does: submitit's own would ask at once."""
-
-    def update_if_long_enough(self, mode: str) -> None:
-        """Update the states; `force` asks the scheduler, `cache` does nothing."""
-        if mode != "cache":
-            self.watch.look(force=mode == "force")
+        super().add(run)
 
     def get_info(self, job_id: str, mode: str = "standard") -> dict[str, str]:
-        """Return state, reason and nodes of a job."""
-        self.update_if_long_enough(mode)
+        """Return state, reason and nodes of a job; `force` asks the scheduler, `cache` looks nowhere."""
+        if mode != "cache":
+            self.look(force=mode == "force")
         run = self.runs[job_id]
-        state = self.watch.states.get((run.site, run.id), State(UNKNOWN))
+        state = self.states.get((run.site, run.id), State(UNKNOWN))
         return {"State": state.word, "Reason": state.reason, "NodeList": state.hosts}
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
@@ -82,14 +66,14 @@ class Watcher(core.InfoWatcher):
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Tell whether the job has ended or is unknown to its scheduler, so that no result will come."""
-        self.update_if_long_enough(mode)
-        return self.watch.over(self.runs[job_id])
+        self.get_info(job_id, mode)
+        return self.over(self.runs[job_id])
 
 
 class ScriptJob(core.Job[Any]):
     """A submitit job that lives in a run folder, under any scheduler."""
 
-    watcher = Watcher()
+    watcher = Watcher()  # type: ignore[assignment]  # all that submitit calls is there
 
     def __init__(self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,)) -> None:
         super().__init__(folder, job_id, tasks)
@@ -99,7 +83,7 @@ class ScriptJob(core.Job[Any]):
     def run(self) -> Run:
         """Return the job's run. Raises HpclaunchError if another process submitted it and it is not known."""
         if self.job_id not in self.watcher.runs:
-            folder = getattr(self._paths, "run_folder", self._paths.folder)
+            folder = getattr(self._paths, "run_path", self._paths.folder)
             self.watcher.add(registry.read(folder / run_folder.RUN) or registry.find([self.job_id])[0])
         return self.watcher.runs[self.job_id]
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from hpclaunch.errors import RequestError
-
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
 
@@ -27,20 +25,14 @@ def names() -> set[str]:
 def changed(plan: Plan, given: dict[str, Any]) -> Plan:
     """Return the plan with these parameters in place of its own; None is the site's default.
 
-    Raises HpclaunchError if the site would refuse it, or has another scheduler.
+    Raises HpclaunchError if the site would refuse it.
     """
     options = {_ALIASES.get(name, name): value for name, value in given.items()}
     if (minutes := options.pop("timeout_min", None)) is not None:
         options["walltime"] = f"{math.ceil(minutes * 60)}s"
     if options.get("mem_gb") is not None:
         options["mem_gb"] = math.ceil(options["mem_gb"])
-    new = plan_of(to_builtins(plan.request) | {"site": plan.name, "machine": {}} | options)
-    if new.site.scheduler != plan.site.scheduler:
-        raise RequestError(
-            f"site: {new.name} has {new.site.scheduler}, this executor is for {plan.site.scheduler}; "
-            f"use hpclaunch.executor({new.name!r})"
-        )
-    return new
+    return plan_of(to_builtins(plan.request) | {"site": plan.name, "machine": {}} | options)
 
 
 def plan_of(options: dict[str, Any]) -> Plan:

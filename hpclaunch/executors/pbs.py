@@ -5,9 +5,7 @@ submitit imports this module in every job of its own: it must stay light.
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,30 +19,14 @@ GENERIC_SITE = "pbs"
 
 
 class PbsExecutor(ScriptExecutor):
-    """submitit's executor for PBS over our script; several jobs at once are one array.
+    """The executor of submitit's AutoExecutor for PBS; its parameter `site` is by default the generic profile."""
 
-    Its parameters are the options of `hpclaunch submit` by their names with underscores, with `site` among them: the
-    profile, by default the generic one.
-    """
-
-    def __init__(
-        self,
-        folder: Path | str,
-        plan: Plan | None = None,
-        max_num_timeout: int = 3,
-        max_pickle_size_gb: float = 1.0,
-        python: str | None = None,
-    ) -> None:
-        self.python = python or shlex.quote(sys.executable)
+    def __init__(self, folder: Path | str, plan: Plan | None = None, max_num_timeout: int = 3) -> None:
         # submitit's default is one task, whatever there is of GPUs
         super().__init__(folder, plan or plan_of({"site": GENERIC_SITE, "tasks_per_node": 1}))
-        self.max_num_timeout, self.max_pickle_size_gb = max_num_timeout, max_pickle_size_gb
+        self.max_num_timeout = max_num_timeout
 
     @classmethod
     def affinity(cls) -> int:
         """Tell AutoExecutor whether this machine has PBS; Grid Engine, which has a qsub too, is known by its qconf."""
         return 2 if shutil.which("qsub") and not shutil.which("qconf") else -1
-
-    @property
-    def _submitit_command_str(self) -> str:
-        return f"{self.python} -u -m submitit.core._submit {shlex.quote(str(self.folder))}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import structs, to_builtins
 
 from hpclaunch import walltime
 from hpclaunch.errors import HpclaunchError, did_you_mean
@@ -17,214 +16,149 @@ from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 
-_ROWS = (
-    *("", "fits", "node", "nodes", "GPUs", "ranks", "cpus", "memory", "walltime", "longest", "QoS", "price", "because"),
-    *("per GPU-hour", "waiting", "options", "refused", "beware"),
-)
+# The rows of the table, by the facts that they show.
+_ROWS = {
+    "fits": "fits",
+    "node": "node",
+    "nodes": "nodes",
+    "GPUs": "gpus",
+    "ranks": "ranks",
+    "cpus": "cpus",
+    "memory": "mem_gb",
+    "walltime": "walltime",
+    "longest": "longest_walltime",
+    "QoS": "qos",
+    "price": "price",
+    "because": "cost",
+    "waiting": "waiting",
+    "options": "options",
+    "refused": "refusals",
+    "beware": "warnings",
+}
 
 
-class Place(Struct, frozen=True):
-    """A partition of a site: the site's name or file, and the partition's own name, None if there is no `wanted`."""
-
-    site: str
-    profile: Profile
-    partition: str | None
-    wanted: str = ""
-
-
-class Column(Struct, frozen=True, kw_only=True):
-    """The request at one place; a refused one has a plan too, unless a value of it means nothing there."""
-
-    site: str
-    partition: str
-    plan: Plan | None = None
-    options: str = ""
-    refusals: list[str] = []
-    warnings: list[str] = []
-
-    @property
-    def fits(self) -> bool:
-        """Return whether the site would take the job."""
-        return self.plan is not None and not self.refusals
-
-
-def places(profiles: Mapping[str, Profile], pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Place]:
-    """Return the places to compare: each (site, partition) of `pairs`, and each of `names` at each site that has it.
+def places(profiles: Mapping[str, Profile], words: Sequence[tuple[str | None, str]]) -> list[tuple[str, str]]:
+    """Return the (site, partition) to compare; a word without a site is looked for at each site.
 
     A site without a partition is compared by its default one; a single site by all its partitions of that kind.
-    Raises HpclaunchError for a name that no site has.
+    Raises HpclaunchError for a partition that no site has.
     """
-    for name in names:
-        if not any(_own_name(profile, name) for profile in profiles.values()):
+    anywhere = [name for at, name in words if at is None]
+    for name in anywhere:
+        if not any(_knows(profile.site, name) for profile in profiles.values()):
             known = {own for profile in profiles.values() for own in profile.site.partitions}
             raise HpclaunchError(f"{' and '.join(profiles)}: no partition {name!r}{did_you_mean(name, known)}")
     found = []
-    for site, profile in profiles.items():
-        paired = [partition for at, partition in pairs if at == site]
-        here = [name for name in names if _own_name(profile, name)]
-        if not (paired or names) and len(profiles) == 1:
-            here = _alike(profile)
-        wanted = paired + here or list(names[:1]) or [profile.site.default_partition]
-        found += [Place(site, profile, _own_name(profile, name), name) for name in wanted]
-    return list({(place.site, place.partition or place.wanted): place for place in found}.values())
+    for at, profile in profiles.items():
+        site = profile.site
+        named = [name for where, name in words if where == at or (where is None and _knows(site, name))]
+        if not words and len(profiles) == 1:
+            gpus = {name: bool(partition.gpus_per_node) for name, partition in site.partitions.items()}
+            named = [name for name in gpus if gpus[name] == gpus[site.default_partition]]
+        named = named or anywhere[:1] or [site.default_partition]
+        found += [(at, (site.find_partition(name) or [name])[0]) for name in named]
+    return list(dict.fromkeys(found))
 
 
-def _own_name(profile: Profile, name: str) -> str | None:
-    found = profile.site.find_partition(name)
-    return found[0] if found else name if profile.site.any_partition else None
+def _knows(site: Site, name: str) -> bool:
+    return site.any_partition or site.find_partition(name) is not None
 
 
-def _alike(profile: Profile) -> list[str]:
-    """Return the partitions with GPUs if the default one has some, else those without."""
-    site = profile.site
-    gpus = bool(site.partitions[site.default_partition].gpus_per_node)
-    return [name for name, partition in site.partitions.items() if bool(partition.gpus_per_node) == gpus]
+def compared(profile: Profile, request: Request, gpus: int | None = None) -> tuple[Plan | None, dict[str, Any]]:
+    """Return the plan of a request, and what it comes to, for JSON; with `gpus`, on as many nodes as have that many.
 
-
-def column(place: Place, request: Request, gpus: int | None = None) -> Column:
-    """Return `request` at a place; with `gpus`, on as many nodes as have that many GPUs."""
-    partition = place.partition or place.wanted
-    request = structs.replace(request, site=place.site, partition=partition)
-    if gpus is not None and place.partition is not None:
-        sizes = _sizes(place.profile.site, partition, gpus)
-        if isinstance(sizes, str):
-            return Column(site=place.profile.name, partition=partition, refusals=[sizes])
-        nodes, each, whole = sizes
-        request = structs.replace(
-            request, nodes=nodes, gpus_per_node=None if each == whole and not request.tasks_per_node else each
+    A refused job has a plan too, unless a value of the request means nothing there.
+    """
+    site, partition = profile.site, str(request.partition)
+    facts: dict[str, Any] = {"site": profile.name, "partition": partition, "fits": False}
+    if gpus is not None and _knows(site, partition):
+        whole = site.partitions.get(partition, Partition()).gpus_per_node
+        if refusal := _misfit(site, partition, gpus, whole):
+            return None, facts | {"refusals": [refusal], "warnings": []}
+        each = min(gpus, whole)
+        own = None if each == whole and not request.tasks_per_node else each
+        request = structs.replace(request, nodes=gpus // each, gpus_per_node=own)
+    plan, found = consider(profile, request)
+    refusals = [str(one) for one in found if one.refuses]
+    if plan is not None:
+        asked = Request(
+            site=request.site, partition=partition, nodes=request.nodes, gpus_per_node=request.gpus_per_node
         )
-    plan, findings = consider(place.profile, request)
-    if not request.account:  # a missing account is the same everywhere
-        findings = [finding for finding in findings if finding.check != "account" or finding.refuses]
-    return Column(
-        site=place.profile.name,
-        partition=partition,
-        plan=plan,
-        options=_options(request),
-        refusals=[str(finding) for finding in findings if finding.refuses],
-        warnings=[str(finding) for finding in findings if not finding.refuses],
-    )
-
-
-def _sizes(site: Site, name: str, gpus: int) -> tuple[int, int, int] | str:
-    """Return the nodes, the GPUs used on each and those that each has, for so many GPUs; or why that cannot be."""
-    whole = site.partitions.get(name, Partition()).gpus_per_node
-    if not whole and site.any_partition:
-        return f"gpus: the GPUs of a node of partition {name} are not known; use --nodes and --gpus-per-node"
-    if not whole:
-        return f"gpus: a node of partition {name} has none"
-    if gpus <= whole:
-        return 1, gpus, whole
-    if gpus % whole:
-        less, more = gpus // whole * whole, -(-gpus // whole) * whole
-        return (
-            f"gpus: {gpus} GPUs do not fill nodes of partition {name}, {whole} GPUs each; use --gpus {less} or {more}"
-        )
-    return gpus // whole, whole, whole
-
-
-def _options(request: Request) -> str:
-    """Return the options that ask for this place and size, for other commands."""
-    asked = Request(
-        site=request.site, partition=request.partition, nodes=request.nodes, gpus_per_node=request.gpus_per_node
-    )
-    return asked.command_line().removeprefix("hpclaunch render ")
-
-
-def longest(plan: Plan) -> tuple[int, str] | None:
-    """Return the longest walltime for a job of this size, in seconds, and its QoS; or None if no limit is known."""
-    tiers = plan.partition.walltime
-    number = tier_of(tiers, plan.cpus)
-    found = [] if number is None else [(walltime.clock_seconds(tiers[number].max_walltime), "")]
-    fitting = [
-        (walltime.clock_seconds(qos.max_walltime), qos.name)
-        for qos in plan.partition.qos
-        if (qos.name == plan.request.qos if plan.request.qos else qos.automatic)
-        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, 1, plan.gpus, plan.cpus))
-    ]
-    found += [max(fitting, key=itemgetter(0))] if fitting else []
-    return min(reversed(found), key=itemgetter(0)) if found else None
-
-
-def other_qos(plan: Plan) -> list[str]:
-    """Return the QoS that the job fits too and would have to name."""
-    return [
-        qos.name
-        for qos in plan.partition.qos
-        if qos != plan.qos and not qos.automatic and not list(qos_limits(qos, plan.seconds, plan.gpus, plan.cpus))
-    ]
-
-
-def memory(plan: Plan) -> tuple[int, bool] | None:
-    """Return the memory of the whole job in GB, and whether the job asks for it or it comes with the cores."""
-    if plan.mem_gb:
-        return plan.mem_gb, True
-    whole, cores = plan.partition.mem_gb_per_node, plan.partition.cores_per_node
-    return (int(plan.nodes * whole * min(plan.cpus_per_node / cores, 1)), False) if whole and cores else None
-
-
-def gpu_hour(plan: Plan) -> float | None:
-    """Return what an hour of one of the job's GPUs costs, in the site's unit."""
-    hours = plan.gpus * plan.max_attempts * plan.seconds / 3600
-    return round(plan.cost.amount / hours, 2) if plan.cost and hours else None
-
-
-def facts(one: Column) -> dict[str, Any]:
-    """Return the names and numbers of a column, for JSON."""
-    found: dict[str, Any] = {"site": one.site, "partition": one.partition, "fits": one.fits}
-    if (plan := one.plan) is not None:
-        limit, mem = longest(plan), memory(plan)
-        found |= {
-            "options": one.options,
+        limit = longest(plan)
+        facts |= {
+            "fits": not refusals,
+            "options": asked.command_line().removeprefix("hpclaunch render "),
+            "node": plan.partition.description,
             "nodes": plan.nodes,
             "gpus": plan.gpus,
             "gpu": plan.partition.gpu,
             "ranks": plan.world_size,
             "cpus": plan.cpus,
-            "mem_gb": mem and mem[0],
+            "mem_gb": memory(plan),
             "walltime": plan.walltime,
-            "longest_walltime": limit and walltime.clock(limit[0]),
+            "longest_walltime": limit and walltime.clock(limit),
             "qos": plan.qos and plan.qos.name,
             "free": plan.partition.free,
+            "price": plan.price or "not known",
             "cost": to_builtins(plan.cost),
-            "cost_per_gpu_hour": gpu_hour(plan),
-            "waiting": plan.site.waiting,
+            "waiting": site.waiting,
         }
-    return found | {"refusals": one.refusals, "warnings": one.warnings}
+    # A missing account is the same everywhere.
+    warnings = [str(one) for one in found if not one.refuses and (request.account or one.check != "account")]
+    return plan, facts | {"refusals": refusals, "warnings": warnings}
 
 
-def rows(columns: Iterable[Column]) -> dict[str, list[list[str]]]:
-    """Return the table: each row's name and, for each column, its paragraphs. Empty rows are left out."""
-    cells = [_cells(one) for one in columns]
-    return {name: [cell.get(name, []) for cell in cells] for name in _ROWS if any(cell.get(name) for cell in cells)}
+def _misfit(site: Site, name: str, gpus: int, whole: int) -> str:
+    """Return why so many GPUs cannot be had on nodes with `whole` GPUs, or ""."""
+    if not whole and site.any_partition:
+        return f"gpus: the GPUs of a node of partition {name} are not known; use --nodes and --gpus-per-node"
+    if not whole:
+        return f"gpus: a node of partition {name} has none"
+    less = gpus // whole * whole
+    if less in (0, gpus):
+        return ""
+    use = f"use --gpus {less} or {less + whole}"
+    return f"gpus: {gpus} GPUs do not fill nodes of partition {name}, {whole} GPUs each; {use}"
 
 
-def _cells(one: Column) -> dict[str, list[str]]:
-    cells = {
-        "": [f"{one.site} {one.partition}"],
-        "fits": ["yes" if one.fits else "no"],
-        "refused": one.refusals,
-        "beware": one.warnings,
-    }
-    if (plan := one.plan) is None:
-        return cells
-    limit, mem, each = longest(plan), memory(plan), gpu_hour(plan)
-    others = f"or --qos {' or '.join(other_qos(plan))}" if other_qos(plan) else ""
-    attempts = f"{plan.max_attempts} x " if plan.max_attempts > 1 else ""
-    by = f" ({limit[1]})" if limit and limit[1] else ""
-    texts = {
-        "node": plan.partition.description,
-        "nodes": str(plan.nodes),
-        "GPUs": f"{plan.gpus} x {plan.partition.gpu}" if plan.gpus and plan.partition.gpu else str(plan.gpus or ""),
-        "ranks": str(plan.world_size),
-        "cpus": str(plan.cpus),
-        "memory": f"{mem[0]} GB{'' if mem[1] else ', comes with the cpus'}" if mem else "",
-        "walltime": attempts + plan.walltime,
-        "longest": f"{walltime.clock(limit[0])}{by}" if limit else "no limit known",
-        "QoS": ", ".join(filter(None, [plan.qos.name if plan.qos else "", others])),
-        "price": plan.price or "not known",
-        "because": plan.cost.formula if plan.cost else "",
-        "per GPU-hour": f"{each:,.12g} {plan.cost.unit}" if plan.cost and each is not None else "",
-        "options": one.options,
-    }
-    return cells | {name: [text] for name, text in texts.items() if text} | {"waiting": plan.site.waiting}
+def longest(plan: Plan) -> int | None:
+    """Return the longest walltime for a job of this size, in seconds, or None if no limit is known."""
+    tiers = plan.partition.walltime
+    number = tier_of(tiers, plan.cpus)
+    limits = [] if number is None else [walltime.clock_seconds(tiers[number].max_walltime)]
+    fitting = [
+        walltime.clock_seconds(qos.max_walltime)
+        for qos in plan.partition.qos
+        if (qos.name == plan.request.qos if plan.request.qos else qos.automatic)
+        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, 1, plan.gpus, plan.cpus))
+    ]
+    return min([*limits, *([max(fitting)] if fitting else [])], default=None)
+
+
+def memory(plan: Plan) -> int | None:
+    """Return the memory of the whole job in GB, which it requests or which comes with its cores."""
+    whole, cores = plan.partition.mem_gb_per_node, plan.partition.cores_per_node
+    comes = int(plan.nodes * whole * min(plan.cpus_per_node / cores, 1)) if whole and cores else None
+    return plan.mem_gb or comes
+
+
+def table(columns: Sequence[dict[str, Any]]) -> dict[str, list[list[str]]]:
+    """Return the rows of a table: each one's name and, for each column, its paragraphs. Empty rows are left out."""
+    rows = {"": [[f"{one['site']} {one['partition']}"] for one in columns]}
+    rows |= {name: [_cell(one, key) for one in columns] for name, key in _ROWS.items()}
+    return {name: cells for name, cells in rows.items() if any(cells)}
+
+
+def _cell(one: dict[str, Any], key: str) -> list[str]:
+    value = one.get(key)
+    if value is None or isinstance(value, list):
+        return value or []
+    if key == "cost":
+        value = value["formula"]
+    elif key == "mem_gb":
+        value = f"{value} GB"
+    elif key == "gpus" and one["gpu"]:
+        value = value and f"{value} x {one['gpu']}"
+    elif key == "fits":
+        value = "yes" if value else "no"
+    return [str(value)] if value else []

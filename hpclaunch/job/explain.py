@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial, reduce
 from operator import getitem
-from pathlib import Path
 from typing import Any, cast
 
 from jinja2 import nodes
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from hpclaunch.errors import TemplateError
 from hpclaunch.job.plan import Plan
@@ -24,15 +23,13 @@ from hpclaunch.profile.yamlfile import Document, Key, place_of
 
 _LONGEST = 100  # characters of a value; the script has all of it
 _MARK = re.compile("\x01([0-9]{1,9})\x02")
-_IF = re.compile(r"\{%-?\s*(?:el)?if\s+(.+?)\s*-?%\}")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
     """One reason for a line.
 
     `kind` is template, profile, option, environment, config or computed; `where` is FILE:LINE or the name of the option
-    or variable; `key` is the key in that file, the request's, the plan's, or a template's block; `formula` is how a
-    value was computed, or the condition under which a template prints.
+    or variable; `key` is the key in that file, the request's or the plan's; `formula` is how a value was computed.
     """
 
     kind: str
@@ -43,9 +40,9 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the origin in a few words."""
-        if self.formula:
-            return f"{self.key}: {self.formula}" if self.kind == "computed" else f"{self.formula} ({self.where})"
         value = _words(self.value)
+        if self.formula:
+            return f"{self.key}: {self.formula}"
         words = {"option": f"{self.where} {value} (command line)", "environment": f"{self.where}={value} (environment)"}
         return words.get(self.kind, f"{self.key}: {value} ({self.where})")
 
@@ -59,30 +56,18 @@ class Source(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A line of the script: the templates' lines that printed it, and the reasons for what they printed."""
+    """A line of the script, and its origins: the templates' lines that printed it, then the reasons for its values."""
 
     text: str
-    templates: list[Origin]
-    reasons: list[list[Origin]]
-
-    @property
-    def origins(self) -> list[Origin]:
-        """Return all origins, each once."""
-        return _once([*self.templates, *(origin for group in self.reasons for origin in group)])
+    origins: list[Origin]
 
 
 class _Piece(Struct, frozen=True):
-    """A piece of printed text: its place in a template, what it was made from, and the conditions around it.
+    """A piece of printed text: its place in a template, and what the expression and the condition around it name."""
 
-    `names` are what the expression names, empty for the template's own text; `loops` are the loop variables around it.
-    """
-
-    file: str
-    line: int = 1
-    block: str | None = None
+    where: str
     names: tuple[str, ...] = ()
-    conditions: tuple[tuple[str, int, str, tuple[str, ...]], ...] = ()
-    loops: dict[str, tuple[str, ...]] = {}
+    condition: tuple[str, ...] = ()
 
 
 class _Tracer(Sandbox):
@@ -99,47 +84,38 @@ class _Tracer(Sandbox):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         """Parse a template and put marks into it; jinja2's own hook."""
         tree = super()._parse(source, name, filename)
-        self._walk(tree, _Piece(shown(Path(filename or str(name)))), source.split("\n"))
+        self._walk(tree, shown(filename or str(name)))
         return tree
 
-    def _walk(self, node: nodes.Node, place: _Piece, source: list[str]) -> None:
+    def _walk(self, node: nodes.Node, file: str, condition: tuple[str, ...] = ()) -> None:
         if isinstance(node, nodes.Output):
-            node.nodes = [marked for child in node.nodes for marked in self._marked(child, place)]
-        elif isinstance(node, nodes.If):
-            names = _names(node.test, place)
-            texts = [text for text in _IF.findall(source[node.test.lineno - 1]) if all(name in text for name in names)]
-            text = texts[0] if texts else " and ".join(names)
-            for body, words in ((node.body, f"if {text}"), (node.elif_, ""), (node.else_, f"if not ({text})")):
-                held = (place.file, node.test.lineno, words, names)
-                inner = structs.replace(place, conditions=(*place.conditions, *([held] if words else [])))
-                for child in body:
-                    self._walk(child, inner, source)
+            node.nodes = [marked for child in node.nodes for marked in self._marked(child, file, condition)]
         elif not isinstance(node, nodes.AssignBlock):  # its text is read by the template itself
-            if isinstance(node, nodes.Assign):
-                self.assigned.update(dict.fromkeys(_names(node.target, place), _names(node.node, place)))
+            if isinstance(node, nodes.If):
+                condition = self._names(node.test)
+            elif isinstance(node, nodes.For | nodes.Assign):
+                value = node.iter if isinstance(node, nodes.For) else node.node
+                self.assigned |= dict.fromkeys(_names(node.target), self._names(value))
             elif isinstance(node, nodes.Import):
-                self.assigned[node.target] = _names(node.template, place)
-            elif isinstance(node, nodes.For):
-                loops = dict.fromkeys(_names(node.target, place), _names(node.iter, place))
-                place = structs.replace(place, loops=place.loops | loops)
-            elif isinstance(node, nodes.Block):
-                place = structs.replace(place, block=node.name)
-            elif isinstance(node, nodes.Macro):
-                place = _Piece(place.file, block=node.name)
+                self.assigned[node.target] = self._names(node.template)
             for child in node.iter_child_nodes():
-                self._walk(child, place, source)
+                self._walk(child, file, condition)
 
-    def _marked(self, child: nodes.Expr, place: _Piece) -> Iterator[nodes.Expr]:
+    def _marked(self, child: nodes.Expr, file: str, condition: tuple[str, ...]) -> Iterator[nodes.Expr]:
         """Yield what prints the same as `child`, with marks."""
-        start = len(self.pieces)
         if isinstance(child, nodes.TemplateData):
-            lines = child.data.split("\n")
-            self.pieces += [structs.replace(place, line=child.lineno + number) for number in range(len(lines))]
-            text = "\n".join(_mark(line, start + number) for number, line in enumerate(lines))
-            yield nodes.TemplateData(text, lineno=child.lineno)
+            marked = []
+            for line, text in enumerate(child.data.split("\n"), child.lineno):
+                marked.append(_mark(text, len(self.pieces)))
+                self.pieces.append(_Piece(f"{file}:{line}", (), condition))
+            yield nodes.TemplateData("\n".join(marked), lineno=child.lineno)
         else:
-            self.pieces.append(structs.replace(place, line=child.lineno, names=_names(child, place)))
-            yield nodes.Filter(child, "mark", [nodes.Const(start)], [], None, None, lineno=child.lineno)
+            number = nodes.Const(len(self.pieces))
+            self.pieces.append(_Piece(f"{file}:{child.lineno}", self._names(child), condition))
+            yield nodes.Filter(child, "mark", [number], [], None, None, lineno=child.lineno)
+
+    def _names(self, node: nodes.Node) -> tuple[str, ...]:
+        return resolved(_names(node), self.assigned)
 
 
 def _mark(value: object, number: int) -> str:
@@ -148,128 +124,115 @@ def _mark(value: object, number: int) -> str:
     return f"{text[:blank]}\x01{number}\x02{text[blank:]}" if text.strip() else text
 
 
-def _names(node: nodes.Node, place: _Piece) -> tuple[str, ...]:
-    """Return the longest names in an expression, as `plan.site.umask`; a loop variable is what is looped through."""
+def _names(node: nodes.Node) -> tuple[str, ...]:
+    """Return the longest names in an expression, as `plan.site.umask`."""
     names, above = [], node
     while isinstance(above, nodes.Getattr):
         names.append(above.attr)
         above = above.node
     if isinstance(above, nodes.Name):
-        return place.loops.get(above.name) or (".".join([above.name, *reversed(names)]),)
-    return tuple(dict.fromkeys(name for child in node.iter_child_nodes() for name in _names(child, place)))
+        return (".".join([above.name, *reversed(names)]),)
+    return tuple(name for child in node.iter_child_nodes() for name in _names(child))
+
+
+def resolved(
+    names: tuple[str, ...], assigned: dict[str, tuple[str, ...]], passed: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the names with those that templates set replaced by what they are made from."""
+    found: list[str] = []
+    for name in names:
+        root = name.partition(".")[0]
+        known = root in assigned and root not in passed
+        found += resolved(assigned[root], assigned, (*passed, root)) if known else [name]
+    return tuple(dict.fromkeys(found))
 
 
 def explain(plan: Plan, profile: Profile, script: str, sources: Mapping[str, Source]) -> list[Line]:
-    """Return the lines of the plan's script with their reasons; `sources` says how each given option came in."""
+    """Return the lines of the plan's script with their origins; `sources` says how each given option came in."""
     pieces: list[_Piece] = []
     assigned: dict[str, tuple[str, ...]] = {}
-    try:
+    marked: list[str] = []
+    with suppress(TemplateError):  # a template that reads its own output stumbles over the marks in it
         marked = fill(plan, kind=partial(_Tracer, pieces, assigned))[0].split("\n")
-    except TemplateError:  # a template that reads its own output stumbles over the marks in it
-        marked = []
     lines = script.removesuffix("\n").split("\n")
     matcher = difflib.SequenceMatcher(None, lines, [_MARK.sub("", line) for line in marked], autojunk=False)
     found = {a + i: marked[b + i] for a, b, size in matcher.get_matching_blocks() for i in range(size)}
-    reasons = _Reasons(plan, profile.layers, sources, assigned)
+    reasons = _Reasons(plan, profile.layers, sources)
     made = []
     for number, text in enumerate(lines):
         marks = iter(_MARK.split(found.get(number, ""))[1:])
         printed = [(pieces[int(mark)], next(marks)) for mark in marks]
         printed.sort(key=lambda one: not one[1].strip())  # the call of a macro comes after what the macro prints
-        templates = [Origin(kind="template", where=f"{one.file}:{one.line}", key=one.block) for one, _ in printed]
-        if text.strip() and not templates:
-            file = pieces[0].file if pieces else "?"
-            templates = [Origin(kind="template", where=file, formula="made from what a template printed")]
-        made.append(Line(text, _once(templates), reasons.of(printed, [] if number else ["plan.template"])))
+        places = [one.where for one, _ in printed]
+        values = [(name, said) for one, said in printed for name in resolved(one.names, assigned)]
+        around = [(name, "") for one, _ in printed for name in resolved(one.condition, assigned)]
+        # What the line's values were made from, else what its condition was, else what chose the template.
+        for asked in values, [(name, "") for name, _ in values], around, [] if number else [("plan.template", "")]:
+            if origins := [origin for name, said in asked for origin in reasons.of(name, said)]:
+                break
+        origins = [*(Origin(kind="template", where=place) for place in places), *origins]
+        made.append(Line(text, [one for i, one in enumerate(origins) if one not in origins[:i]]))
     return made
 
 
 class _Reasons(Struct):
-    """Turns pieces of text into the reasons for them."""
+    """Turns the names in a template into the origins of their values."""
 
     plan: Plan
     layers: list[Document]
     sources: Mapping[str, Source]
-    assigned: dict[str, tuple[str, ...]]
 
-    def of(self, printed: list[tuple[_Piece, str]], names: list[str]) -> list[list[Origin]]:
-        """Return the reasons for a line: of its values, and of the conditions that say more than these."""
-        named = [(name, text) for piece, text in printed for name in self._resolved(piece.names)]
-        values = [group for name, text in named for group in self._groups(name, text)]
-        values = values or [group for name, _ in named for group in self._groups(name, "")]
-        values += [group for name in names for group in self._groups(name, "")]
-        known = [f"{origin.key}." for group in values for origin in group]
-        for file, line, text, among in dict.fromkeys(one for piece, _ in printed for one in piece.conditions):
-            origins = [one for name in self._resolved(among) for group in self._groups(name, "") for one in group]
-            if any(not any(key.startswith(f"{origin.key}.") for key in known) for origin in origins):
-                values.append([Origin(kind="template", where=f"{file}:{line}", formula=text), *_once(origins)])
-        return _once(group for group in values if group)
-
-    def _resolved(self, names: Iterable[str], passed: tuple[str, ...] = ()) -> list[str]:
-        """Return the values of the plan that a template's names stand for, as a basis names them."""
-        found = []
-        for name in names:
-            root, *rest = name.split(".")
-            if root == "plan" and rest and rest[0] in ("request", "site", "partition"):
-                found += [".".join(rest[:2])] if rest[1:] else []
-            elif root == "plan" and rest:
-                found.append(f"plan.{rest[0]}")
-            elif root in self.assigned and root not in passed:
-                found += self._resolved(self.assigned[root], (*passed, root))
-        return list(dict.fromkeys(found))
-
-    def _groups(self, name: str, text: str) -> list[list[Origin]]:
-        """Return the origins of a value of the plan, and after them those of the values that it was made from."""
-        kind, _, field = name.partition(".")
-        if kind != "plan":
-            return [self._key(name, text)]
-        groups, items = [], [field]
-        if field == "storage":
-            items = [f"storage:{one}" for one in self.plan.storage if one in text]
+    def of(self, name: str, text: str) -> Iterator[Origin]:
+        """Yield the origins of what a template names: `plan.VALUE`, or `plan.site.KEY`, which printed `text`."""
+        root, *names = name.split(".")
+        if root != "plan" or not names:
+            return
+        if names[0] in ("request", "site", "partition"):
+            yield from self._key(".".join(names[:2]), text) if names[1:] else ()
+            return
+        items = [f"storage:{one}" for one in self.plan.storage if one in text] if names[0] == "storage" else names[:1]
         for item in items:
-            basis, value = self.plan.basis_of(item), getattr(self.plan, field, None)
-            parts = [(key, self._groups(key, text)) for key in basis.keys]
-            own = [origin for key, found in parts if not key.startswith("plan.") for group in found for origin in group]
+            basis, value = self.plan.basis_of(item), getattr(self.plan, names[0], None)
             if basis.words:
                 number = value if isinstance(value, int | float) else None
-                own.insert(0, Origin(kind="computed", key=field, value=number, formula=basis.words))
-            groups += [own, *(group for key, found in parts if key.startswith("plan.") for group in found)]
-        return groups
+                yield Origin(kind="computed", key=names[0], value=number, formula=basis.words)
+            for key in basis.keys:
+                yield from self.of(key, text) if key.startswith("plan.") else self._key(key, text)
 
-    def _key(self, key: str, text: str) -> list[Origin]:
-        """Return where a key of the request or the profile was given: the items of it that stand in `text`, or all."""
+    def _key(self, key: str, text: str) -> Iterator[Origin]:
+        """Yield where a key of the request or the profile was given: the items of it that stand in `text`, or all."""
         path, _, item = key.partition(":")
         place, name, *number = path.split(".")
         value: Any = getattr(getattr(self.plan, place), name, None)
-        if key == "request.site" and "site" not in self.sources:
-            words = f"{self.plan.name}, the site that knows this host"
-            return [Origin(kind="computed", key="site", formula=words), *self._key("site.hostnames", "")]
+        text = item or text
         if value is False or value in (None, [], {}) or callable(value):
-            return []
-        if not (text or item) or not isinstance(value, list | dict) or name == "command":
-            return [self._origin(place, (name, *map(int, number)), value)]
-        texts: dict[Any, str] = {i: i for i in value} if isinstance(value, dict) else dict(enumerate(map(str, value)))
-        found = [i for i, one in texts.items() if one in (item, text) or quote(one) == text]
-        if not (found or item or isinstance(value, dict)):
-            found = [i for i, one in texts.items() if one in text or text in one]
-        return [self._origin(place, (name, i), value[i]) for i in found]
+            return
+        elif not text or not isinstance(value, list | dict) or name == "command":
+            yield self._origin(place, (name, *map(int, number)), value)
+        else:
+            pairs = [(i, i) for i in value] if isinstance(value, dict) else list(enumerate(map(str, value)))
+            found = [i for i, one in pairs if text in (one, quote(one))]
+            if not found and isinstance(value, list):
+                found = [i for i, one in pairs if one in text or text in one]
+            for i in found:
+                yield self._origin(place, (name, i), value[i])
 
     def _origin(self, place: str, key: Key, value: Any) -> Origin:
         """Return where a key was given: in the first file that has it, or by an option or a variable."""
         name, kind, files = str(key[0]), "profile", self.layers
         if place == "request":
-            source = self.sources.get(name) or Source("option", f"--{name.replace('_', '-')}")
-            if source.config is None:
+            source = self.sources.get(name)
+            if source and not source.config:
                 value = {key[-1]: value} if isinstance(key[-1], str) and key[1:] else value
                 return Origin(kind=source.kind, where=source.where, key=name, value=value)
-            kind, files = source.kind, [source.config]
+            kind, files = "config", [source.config] if source and source.config else []
         path = ("partitions", self.plan.partition_name, *key) if place == "partition" else key
         for file in files:
             with suppress(LookupError, TypeError):
                 said: Any = reduce(getitem, path, cast("Any", file.data))
                 where = place_of([file], path) or shown(file.path)  # what came by YAML's << has no line
                 return Origin(kind=kind, where=where, key=".".join(map(str, path)), value=said)
-        return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's own default")
+        return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's choice")
 
 
 def _words(value: Any) -> str:
@@ -280,8 +243,3 @@ def _words(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
     text = text if text.isprintable() else quote(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-
-
-def _once(found: Iterable[Any]) -> list[Any]:
-    listed = list(found)
-    return [one for number, one in enumerate(listed) if one not in listed[:number]]

@@ -7,7 +7,9 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -17,14 +19,10 @@ from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
 from hpclaunch.schedulers import scheduler
 
-# The options before a script that take a value; any other is a flag.
-_TAKE_VALUES = {"python": r"-[A-Za-z]*[WX]|--check-hash-based-pycs", "bash": r"[-+][A-Za-z]*[oO]|--(?:rc|init-)file"}
-# These run the first Python file among their arguments, if they run a file.
-_STARTERS = {"torchrun", "accelerate", "deepspeed"}
-_STARTING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
-# These run the command that begins with the first of the programs above among their arguments.
-_WRAPPERS = {"env", "time", "nice", "nohup", "timeout", "numactl", "stdbuf", "nsys", "uv", "srun", "mpirun", "mpiexec"}
-_NO_FILE = {"-m", "--module", "--no-python", "--no_python"}
+# These run the first file among their arguments, if they run a file; and what may stand before them.
+_INTERPRETER = re.compile(r"(?:python|bash|sh|zsh|dash|torchrun)[\d.]*")
+_WRAPPER = re.compile("env|time|nice|nohup|timeout|numactl|stdbuf|nsys|uv|srun|mpirun|mpiexec")
+_NO_FILE = re.compile(r"-|-[A-Za-z]*c|--no[-_]python")
 # Lines of setup that create no files and do not change the folder; and what makes a command find its files elsewhere.
 _KEEPS = re.compile(r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?")
 _MOVES = re.compile(r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b")
@@ -42,14 +40,17 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     """
     if here or scheduler(site.scheduler).here:
         cores = len(os.sched_getaffinity(0))
-        request = structs.replace(request, machine=structs.replace(request.machine, cores=cores))
+        request = _with(request, cores=cores)
     if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
     links = dict(_links(site, request))
     requested = site.storage + [as_named(site, name) for name in request.storage]
     behind = [name for name in named_by(site, request.account or site.account, links.values()) if name not in requested]
-    machine = structs.replace(request.machine, links=links)
-    return structs.replace(request, machine=machine, storage=[*request.storage, *behind])
+    return structs.replace(_with(request, links=links), storage=[*request.storage, *behind])
+
+
+def _with(request: Request, **known: Any) -> Request:
+    return structs.replace(request, machine=structs.replace(request.machine, **known))
 
 
 def look_up_program(site: Site, request: Request, starts: bool) -> Request:
@@ -68,13 +69,12 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     moves = _MOVES.search(" ".join(words)) or not all(map(_KEEPS.fullmatch, request.setup))
     visible = kind.here or not file.startswith("/")
     requeues = kind.lightning_requeues and (request.launcher or site.launcher) == "tasks"
-    machine = structs.replace(
-        request.machine,
+    return _with(
+        request,
         program_problem=problem,
         program_is_final=starts and visible and not moves,
         program_saves=(request.max_attempts or site.max_attempts) == 1 or _saves(request, file, requeues),
     )
-    return structs.replace(request, machine=machine)
 
 
 def look_up_folders(site: Site, request: Request) -> Request:
@@ -82,13 +82,10 @@ def look_up_folders(site: Site, request: Request) -> Request:
     if not request.directive:
         return request
     from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
-    from hpclaunch.job.directives.read import PREFIX, read
+    from hpclaunch.job.directives.read import read_options
 
-    if site.scheduler not in PREFIX:
-        return request
-    given = read([f"{PREFIX[site.scheduler]} {line}" for line in request.directive], site.scheduler, set())
-    missing = missing_folders(output_folders(given), here=False)
-    return structs.replace(request, machine=structs.replace(request.machine, missing_folders=missing))
+    missing = missing_folders(output_folders(read_options(request.directive, site.scheduler)), here=False)
+    return _with(request, missing_folders=missing)
 
 
 def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
@@ -134,34 +131,20 @@ def _paths(request: Request) -> Iterator[str]:
 
 def _file(words: list[str]) -> str:
     """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
-    kind, module, file = _kind(words[0]), "", ""
-    if kind in _WRAPPERS:
-        inner = (i for i, word in enumerate(words) if _kind(word) in _TAKE_VALUES or _kind(word) in _STARTERS)
-        return _file(words[i:]) if (i := next(inner, 0)) else ""
-    rest = iter(words[1:] if kind in _TAKE_VALUES else [])
-    for word in rest:
-        if word == "-" or re.match(r"-[A-Za-z]*c", word):
-            break
-        if re.fullmatch(_TAKE_VALUES[kind], word):
-            next(rest, "")
-        elif kind == "python" and re.fullmatch(r"-[A-Za-z]*m", word):
-            module = next(rest, "")
-            break
-        elif not word.startswith(("-", "+")):
-            file = word
-            break
-    if kind in _STARTERS or module in _STARTING_MODULES:
-        started = words[1:] if kind in _STARTERS else list(rest)
-        file = "" if _NO_FILE & {*started} else next((word for word in started if word.endswith(".py")), "")
-    elif module:
-        file = _module_file(module)
-    return "" if "$" in file else file
-
-
-def _kind(word: str) -> str:
-    """Return a program's name without folder and version, bash for any shell."""
-    name = re.sub(r"[\d.]+$", "", Path(word).name)
-    return "bash" if name in ("sh", "zsh", "dash") else name
+    names = [Path(word).name for word in words]
+    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), 0)
+    if start and not _WRAPPER.fullmatch(names[0]):
+        return ""
+    for before, word in pairwise(words[start:] if _INTERPRETER.fullmatch(names[start]) else []):
+        if re.fullmatch(r"-[A-Za-z]*m|--module", before):
+            return _module_file(word)
+        if "$" in word or _NO_FILE.fullmatch(word):
+            return ""
+        if word.endswith((".py", ".sh")):
+            return word
+        if not (word.startswith("-") or before.startswith("-")):  # a script of another name
+            return ""
+    return ""
 
 
 def _module_file(name: str) -> str:
@@ -170,29 +153,25 @@ def _module_file(name: str) -> str:
     main, file = str(path / "__main__.py"), str(path.with_suffix(".py"))
     if _exists(main):
         return main
-    known = _exists(file) or _exists(f"{path.parts[0]}/__init__.py") or (len(path.parts) > 1 and _nearest(file))
-    return file if known else ""
+    return file if _exists(file) or _exists(f"{path.parts[0]}/__init__.py") else ""
 
 
-def _program_problem(request: Request, local: bool) -> str:
+def _program_problem(request: Request, here: bool) -> str:
     """Return why the first word of a command is no program, or "" if it may be one."""
     word = request.command[0]
     use = f"use {'python' if word.endswith('.py') else 'bash'} {word}"
     script = word.endswith((".py", ".sh"))
     installs = request.venv or request.setup or request.module
-    if "$" in word or not word.strip() or (word.startswith("/") and not local):
+    if "$" in word or not word.strip() or (word.startswith("/") and not here):
         return ""
-    if "/" in word:
-        if not _exists(word):
-            return f"there is no program {word}{_nearest(word)}"
-        return (
-            "" if os.access(word, os.X_OK) else f"{word} is not executable; {use if script else f'use chmod +x {word}'}"
-        )
     if shutil.which(word, path=os.pathsep.join([f"{request.venv}/bin", os.environ.get("PATH", os.defpath)])):
         return ""
+    if "/" in word:
+        fix = use if script else f"use chmod +x {word}"
+        return f"{word} is not executable; {fix}" if _exists(word) else f"there is no program {word}{_nearest(word)}"
     if script and (_exists(word) or not installs):
         return f"{word} is no program on PATH{f'; {use}' if _exists(word) else _nearest(word)}"
-    return f"there is no program {word} on PATH" if local and not installs else ""
+    return f"there is no program {word} on PATH" if here and not installs else ""
 
 
 def _exists(file: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,22 +58,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return not (isinstance(obj, Scheduler) and callable(value)) and super().is_safe_attribute(obj, attr, value)
 
 
-class _Loader(jinja2.ChoiceLoader):
-    """Templates from one of several folders; lists the files that were used."""
-
-    used: list[Path]
-
-    def load(
-        self,
-        environment: jinja2.Environment,
-        name: str,
-        globals: MutableMapping[str, Any] | None = None,  # noqa: A002
-    ) -> jinja2.Template:
-        template = super().load(environment, name, globals)
-        self.used.append(Path(str(template.filename)))
-        return template
-
-
 def render(plan: Plan, cache: Cache | None = None) -> str:
     """Return the job script of `plan`; the same plan gives the same bytes.
 
@@ -113,10 +97,8 @@ def fill(
     name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
     # A user's own template wins over a shipped one and reaches it as "builtin/NAME".
     shipped = jinja2.FileSystemLoader(folders[-1])
-    loader = _Loader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})])
-    loader.used = []
     environment = kind(
-        loader=loader,
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})]),
         comment_start_string="{##",  # {# would begin in the shell's ${#array[@]}
         comment_end_string="##}",
         bytecode_cache=cache,
@@ -137,8 +119,8 @@ def fill(
         raise TemplateError(f"{error.filename or error.name}:{error.lineno}: {error.message}") from None
     except Exception as error:  # a template is a program, which may fail in any way
         raise TemplateError(f"template {name}: {str(error) or type(error).__name__}") from None
-    foreign = [file for file in dict.fromkeys(loader.used) if not paths.is_shipped(file)]
-    return script, foreign
+    used = dict.fromkeys(Path(str(template.filename)) for template in (environment.cache or {}).values())
+    return script, [file for file in reversed(used) if not paths.is_shipped(file)]
 
 
 def _path(text: str) -> str:

@@ -49,11 +49,14 @@ class Sizes:
         """Return the nodes, the GPUs and tasks of each, the cores of a task and of a node."""
         nodes = self.given("nodes", "request.nodes") or self.made("nodes", 1, words="one, as --nodes is not given")
         gpus = self._gpus(nodes)
-        tasks = self.given("tasks_per_node", "request.tasks_per_node") or self._tasks(gpus)
+        tasks = self.given("tasks_per_node", "request.tasks_per_node")
+        if tasks is None:
+            words = f"one for each of {counted(gpus, 'GPU')} a node" if gpus else "one, as there are no GPUs"
+            tasks = self.made("tasks_per_node", gpus or 1, "plan.gpus_per_node", words=words)
         offered, words, keys = self._offered_cpus(nodes, gpus)
         cpus_per_task = self.given("cpus_per_task", "request.cpus_per_task")
         if cpus_per_task is None:
-            shared = f" / {tasks} tasks a node{', rounded down' if offered % tasks else ''}" if tasks > 1 else ""
+            shared = f" / {tasks} tasks a node" if tasks > 1 else ""
             by = ("plan.tasks_per_node",) if tasks > 1 else ()
             cpus_per_task = self.made("cpus_per_task", max(offered // tasks, 1), *keys, *by, words=words + shared)
         if nodes > 1 and self.site.multi_node != "shared" and (cores := self.partition.cores_per_node):
@@ -70,18 +73,16 @@ class Sizes:
 
     def _gpus(self, nodes: int) -> int:
         """Return all of a node's GPUs, on a single node at most one for each task; none where jobs are small."""
-        tasks, most = self.request.tasks_per_node, self.partition.gpus_per_node
-        if self.request.gpus_per_node is None and self.partition.small_jobs:
+        tasks = self.request.tasks_per_node
+        gpus: int = self.given("gpus_per_node", "request.gpus_per_node", "partition.gpus_per_node")
+        if self.request.gpus_per_node is not None:
+            return gpus
+        if self.partition.small_jobs:
             return self.made("gpus_per_node", 0, "partition.small_jobs", words="none, as none is requested")
-        if self.request.gpus_per_node is None and nodes == 1 and tasks and tasks < most:
+        if nodes == 1 and tasks and tasks < gpus:
             words = f"one for each of {counted(tasks, 'task')} a node"
             return self.made("gpus_per_node", tasks, "request.tasks_per_node", words=words)
-        gpus: int = self.given("gpus_per_node", "request.gpus_per_node", "partition.gpus_per_node")
         return gpus
-
-    def _tasks(self, gpus: int) -> int:
-        words = f"one for each of {counted(gpus, 'GPU')} a node" if gpus else "one, as there are no GPUs"
-        return self.made("tasks_per_node", gpus or 1, "plan.gpus_per_node", words=words)
 
     def _offered_cpus(self, nodes: int, gpus: int) -> tuple[int, str, tuple[str, ...]]:
         """Return the cores of a node that the job may use, in words, and the keys they come from.
@@ -112,21 +113,15 @@ class Sizes:
         if not (whole and getattr(self.site, asks)):
             return None
         share = min(cpus / cores, 1) if cores else 1
-        value = max(math.floor(share * whole), 1)
-        keys = (f"partition.{key}", f"site.{asks}")
+        value, keys = max(math.floor(share * whole), 1), (f"partition.{key}", f"site.{asks}")
         if value == whole:
             return self.made(name, value, *keys)
-        words = f"{whole:.6g} GB" + (f" x {cpus} / {cores} cpus" if share < 1 else "")
-        words += ", rounded down" if share * whole != value else ""
+        words = f"{whole:.6g} GB" + (f" x {cpus} / {cores} cpus" if share < 1 else ", rounded down")
         return self.made(name, value, *keys, "partition.cores_per_node", "plan.cpus_per_node", words=words)
 
     def time(self, name: str, *keys: str) -> int:
         """Return the first of the keys that has a value, in seconds."""
-        text = self.given(name, *keys)
-        seconds = walltime.parse(text)
-        if (clock := walltime.clock(seconds)) != text:
-            self.basis[name] = Basis(self.basis[name].keys, f"{text} = {clock}")
-        return seconds
+        return walltime.parse(self.given(name, *keys))
 
     def command(self) -> list[str]:
         """Return the command, that of a bundled workload if there is none."""
@@ -152,9 +147,7 @@ class Sizes:
                 words += f"; not {', '.join(passed)}" if passed else ""
                 self.basis["qos"] = Basis((f"partition.qos.{number}",), words)
                 return qos
-            most = [(qos.max_gpus, "GPUs"), (qos.max_cores, "cores")]
-            limits = [qos.max_walltime, *(f"{number} {unit}" for number, unit in most if number)]
-            passed.append(f"{qos.name} (at most {', '.join(limits)})")
+            passed.append(qos.name)
         if wanted is None:
             return None
         return self.made("qos", Qos(name=wanted, max_walltime="9999:59:59"), "request.qos")  # its limits are not known

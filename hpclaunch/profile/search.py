@@ -1,5 +1,6 @@
 """Where site profiles are found, and a profile as it was loaded."""
 
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -65,13 +66,30 @@ def _find(name: str, passed: list[Path]) -> Path:
     raise HpclaunchError(f"{where}no site profile {name!r}{loop}{did_you_mean(name, available())}")
 
 
-def match_host(hostname: str) -> str | None:
-    """Return the name of the profile whose login nodes' patterns match `hostname`; unreadable profiles are skipped."""
-    for name in available():
-        try:
-            patterns = load(name).site.hostnames
-        except HpclaunchError:
-            continue
-        if any(fnmatch(hostname, pattern) for pattern in patterns):
-            return name
+def match_host(*hostnames: str) -> str | None:
+    """Return the name of the profile whose login nodes' patterns match a name of this host, or one of `hostnames`.
+
+    Unreadable profiles are skipped; None if no other matches.
+    """
+    for host in hostnames or _hosts():
+        for name in available():
+            with suppress(HpclaunchError):
+                if any(fnmatch(host, pattern) for pattern in load(name).site.hostnames):
+                    return name
     return None
+
+
+def site_of_this_host() -> str:
+    """Return the name of the profile that knows this host. Raises HpclaunchError if none does."""
+    if name := match_host():
+        return name
+    raise HpclaunchError(
+        f"which site? No profile knows this host, {' or '.join(_hosts())}",
+        f"use --site, set HPCLAUNCH_SITE, or write `site:` into hpclaunch.yaml; known: {', '.join(available())}",
+    )
+
+
+def _hosts() -> list[str]:
+    import socket
+
+    return list(dict.fromkeys((socket.gethostname(), socket.getfqdn())))

@@ -58,13 +58,16 @@ def _check_size(text: str) -> None:
             else:
                 sizes[anchor] = size
             open_ones[-1] = (open_ones[-1][0], open_ones[-1][1] + size)
-        mark: Any = event.start_mark
+        wrong = ""
         if len(open_ones) > _MOST_LEVELS + 1:
-            raise yaml.MarkedYAMLError(None, None, f"nested in more than {_MOST_LEVELS} levels", mark)
-        if open_ones[-1][1] > _MOST_VALUES:
-            raise yaml.MarkedYAMLError(None, None, f"more than {_MOST_VALUES:,} values, aliases counted", mark)
-        if isinstance(event, yaml.ScalarEvent) and len(event.value) > _MOST_CHARACTERS:
-            raise yaml.MarkedYAMLError(None, None, f"a value of more than {_MOST_CHARACTERS:,} characters", mark)
+            wrong = f"nested in more than {_MOST_LEVELS} levels"
+        elif open_ones[-1][1] > _MOST_VALUES:
+            wrong = f"more than {_MOST_VALUES:,} values, aliases counted"
+        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _MOST_CHARACTERS:
+            wrong = f"a value of more than {_MOST_CHARACTERS:,} characters"
+        if wrong:
+            mark: Any = event.start_mark
+            raise yaml.MarkedYAMLError(None, None, wrong, mark)
 
 
 class Document(msgspec.Struct, frozen=True, dict=True):
@@ -103,18 +106,14 @@ class Document(msgspec.Struct, frozen=True, dict=True):
             raise ProfileError(f"{where}: {error.problem or error.context}") from None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ProfileError(f"{path}: no valid YAML: {str(error).splitlines()[0]}") from None
-        if data is None:
-            data = {}
+        data = {} if data is None else data
         if not isinstance(data, dict):
             raise ProfileError(f"{path}:1: expected keys and values, got a {type(data).__name__}")
         return cls(path, text, data)
 
     @cached_property
     def _root(self) -> yaml.Node | None:
-        try:
-            return yaml.compose(self.text, Loader=_Loader)
-        except RecursionError:
-            return None
+        return yaml.compose(self.text, Loader=_Loader)
 
     def find(self, key: Key) -> tuple[yaml.Node, int] | None:
         """Return the node of the value at `key` and the line of its name (from 1), or None if there is none."""
@@ -154,73 +153,44 @@ def merged(layers: Sequence[Document]) -> dict[str, Any]:
 def convert(
     layers: list[Document], model: type[T], rules: Callable[[T], Iterable[tuple[Key, str]]] = lambda _: ()
 ) -> T:
-    """Return the struct that the merged layers make; `rules` yields what else is wrong with it.
+    """Return the struct that the merged layers make; `rules` yields what is wrong with it if each value is fine.
 
     Raises ProfileError with a line for each mistake: `FILE:LINE: key: what is wrong (what would be right)`.
     """
     data = merged(layers)
     try:
-        made: T | None = msgspec.convert(data, model)
-        found = []
+        made = msgspec.convert(data, model)
     except msgspec.ValidationError:
         found = list(islice(mistakes(data, model), _MOST_MISTAKES))
-        many = len(found) == _MOST_MISTAKES
-        made = None if many else _convert_without(data, [key for key, _ in found], model)
-    if made is not None:
-        found.extend(rules(made))
-    if made is None or found:
-        lines = sorted((locate(layers, key, message) for key, message in found), key=lambda line: line[:2])
-        raise ProfileError(*(text for *_, text in lines))
-    return made
+    else:
+        if not (found := list(rules(made))):
+            return made
+    lines = sorted((locate(layers, key, message) for key, message in found), key=lambda line: line[:2])
+    raise ProfileError(*(text for *_, text in lines))
 
 
-def _convert_without(data: dict[str, Any], keys: list[Key], model: type[T]) -> T | None:
-    """Convert the data without the wrong keys, so that the rules can report their mistakes too."""
-    import copy
-
-    data = copy.deepcopy(data)
-    while keys:
-        for key in reversed(keys):
-            if not _delete(data, key) and not _delete(data, key[:-1]):
-                return None
-        keys = [key for key, _ in mistakes(data, model)]
-    return msgspec.convert(data, model)
-
-
-def _delete(place: Any, key: Key) -> bool:
-    """Delete `key` below `place`, if it is still there; return False if there never was such a key."""
-    try:
-        for part in key[:-1]:
-            place = place[part]
-        if not key or (isinstance(place, dict) and key[-1] not in place):
-            return False
-        del place[key[-1]]
-    except (LookupError, TypeError):
-        pass
-    return True
-
-
-def locate(layers: list[Document], key: Key, message: str) -> tuple[int, int, str]:
+def locate(layers: Sequence[Document], key: Key, message: str) -> tuple[int, int, str]:
     """Return layer, line and `FILE:LINE: key: message`; for a key that no file has, the nearest above it."""
-    name = ".".join(map(str, key))
-    for length in range(len(key), -1, -1):
-        for number, layer in enumerate(layers):
-            if found := layer.find(key[:length]):
-                node, line = found
-                raw = getattr(node, "value", None)
-                if length == len(key) and isinstance(raw, str) and "`int`" in message and _SEXAGESIMAL.fullmatch(raw):
-                    message = f'YAML reads {raw} as a number: quote it, "{raw}"'
-                return number, line, f"{layer.path}:{line}: {name}: {message}"
-    raise LookupError(name)
+    number, line, node, own = _nearest(layers, key)
+    raw = getattr(node, "value", None)
+    if own == key and isinstance(raw, str) and "`int`" in message and _SEXAGESIMAL.fullmatch(raw):
+        message = f'YAML reads {raw} as a number: quote it, "{raw}"'
+    return number, line, f"{layers[number].path}:{line}: {'.'.join(map(str, key))}: {message}"
 
 
 def place_of(layers: Sequence[Document], key: Key) -> str:
     """Return FILE:LINE of `key` or the nearest key above it in the first layer that has it, or ""."""
+    number, line, _, own = _nearest(layers, key)
+    return f"{shown(layers[number].path)}:{line}" if own else ""
+
+
+def _nearest(layers: Sequence[Document], key: Key) -> tuple[int, int, yaml.Node | None, Key]:
+    """Return layer, line and node of `key` or of the nearest key above it that a layer has, and that key."""
     for length in range(len(key), 0, -1):
-        for layer in layers:
+        for number, layer in enumerate(layers):
             if found := layer.find(key[:length]):
-                return f"{shown(layer.path)}:{found[1]}"
-    return ""
+                return number, found[1], found[0], key[:length]
+    return 0, 1, None, ()
 
 
 def mistakes(value: Any, model: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:

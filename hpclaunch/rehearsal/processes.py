@@ -1,38 +1,60 @@
-"""The processes of a rehearsal, found by their session or by a mark in their environment, and their end."""
+"""The programs of a rehearsal, first on PATH, and its processes, found by a mark in their environment."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 MARK = "HPCLAUNCH_REHEARSAL"  # the rehearsal's folder, in the environment of every process of it
 
 
-def marked(folder: Path) -> list[int]:
-    """Return the processes of the rehearsal in `folder`, without this one."""
-    wanted = f"{MARK}={folder}".encode()
+def command(module: str, *paths: Path) -> list[str]:
+    """Return the command that runs a module's `main`; `paths` are where it is imported from besides this package.
+
+    Python runs it without site packages and settings of the environment: it starts sooner, and anywhere.
+    """
+    known = [str(path) for path in (Path(__file__).parents[2], *paths)]
+    return [
+        sys.executable,
+        "-IS",
+        "-c",
+        f"import sys; sys.path += {known}; from {module} import main; sys.exit(main())",
+    ]
+
+
+def write_programs(folder: Path, modules: Sequence[str], *paths: Path) -> dict[str, str]:
+    """Write programs that run `modules` to `folder`/bin; return the variables with which a shell finds them.
+
+    The python that runs this comes right after them on PATH, so that it is a job's `python`.
+    """
+    programs = folder / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    for module in modules:  # run by bash, since dash drops the functions that bash exports
+        program = programs / module.rpartition(".")[2]
+        words = shlex.join(command(module, *paths))
+        program.write_text(f'#!/usr/bin/env bash\n{MARK}={shlex.quote(str(folder))} exec {words} "$@"\n')
+        program.chmod(0o755)
+    (programs / "module").write_text('#!/bin/sh\necho "rehearsal: module $*" >&2\n')  # the software is this machine's
+    (programs / "module").chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {"PATH": path, MARK: str(folder)}
+
+
+def marked(folder: Path | str, *variables: str) -> list[int]:
+    """Return the processes of the rehearsal in `folder` that have the `variables` NAME=VALUE, without this one."""
+    wanted = {word.encode() for word in (f"{MARK}={folder}", *variables)}
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
+            if wanted <= {*(process / "environ").read_bytes().split(b"\0")}:
                 found.append(int(process.name))
     return [process for process in found if process != os.getpid()]
-
-
-def in_sessions(leaders: Collection[int]) -> list[int]:
-    """Return the processes in the sessions of `leaders`, without zombies (proc(5), stat)."""
-    found = []
-    for entry in os.listdir("/proc") if leaders else ():  # noqa: PTH208 (thousands of entries)
-        if entry.isdigit():
-            with suppress(OSError):
-                state, _, _, session, *_ = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
-                if state not in {b"Z", b"X"} and int(session) in leaders:
-                    found.append(int(entry))
-    return found
 
 
 def send(number: int, processes: Collection[int]) -> None:

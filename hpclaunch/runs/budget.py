@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 
@@ -78,16 +76,6 @@ def _scale(printed: str, unit: str) -> float | None:
 
 def _output(command: list[str]) -> str:
     """Return what the command prints; nothing if it fails, hangs, or prints without end."""
-    with subprocess.Popen(
-        [*_COMMAND, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            output = process.communicate(timeout=SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return ""
-    return output.decode(errors="replace") if process.returncode == 0 else ""
+    limit = ["timeout", "--signal=KILL", str(SECONDS)]
+    done = subprocess.run([*limit, *_COMMAND, *command], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""

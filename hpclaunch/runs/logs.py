@@ -7,74 +7,120 @@ may go stale, and a log may be larger than the memory of a login node.
 from __future__ import annotations
 
 import errno
+import heapq
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.collapse import Collapse
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
-_PIECE = 65536  # bytes read at once
-_LONGEST = 16384  # bytes; what is longer is cut, since it is seldom text
+_PIECE = 65536  # bytes read at once, or a line
+NEAR = 100  # lines that ranks may be apart and still be collapsed
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass
 class _Log:
-    """One growing file."""
+    """One growing file; one that was cut short or put in place of another starts anew."""
 
     path: Path
     offset: int = 0
-    identity: tuple[int, int] | None = None
-    rest: bytes = b""
+    inode: int = 0
 
-    def lines(self) -> Iterator[str]:
-        """Yield the whole lines that have come by now; a file cut short or put in place of another starts anew."""
+    def lines(self, last: bool) -> Iterator[str]:
+        """Yield the lines that have come by now; with `last` also one that no newline ends."""
+        while piece := self._piece():
+            if not last and not piece[-1].endswith(b"\n"):
+                piece.pop()
+            if not piece:
+                return
+            self.offset += sum(map(len, piece))
+            yield from map(_text, piece)
+
+    def _piece(self) -> list[bytes]:
         try:
-            end = self._look(self.path.stat())
-            while self.offset < end:
-                with self.path.open("rb") as file:
-                    self._look(os.fstat(file.fileno()))
-                    file.seek(self.offset)
-                    piece = file.read(_PIECE)
-                if self.offset == 0 or len(self.rest) > _LONGEST:
-                    yield from self.last()
-                if not piece:
-                    return
-                self.offset += len(piece)
-                *whole, rest = (self.rest + piece).split(b"\n")
-                self.rest = rest[rest.rfind(b"\r", 0, max(len(rest) - 1, 0)) + 1 :]
-                yield from map(_text, whole)
-        except FileNotFoundError:
-            self.offset, self.identity = 0, None
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if found.st_ino != self.inode or found.st_size < self.offset:
+                    self.offset, self.inode = 0, found.st_ino
+                file.seek(self.offset)
+                return file.readlines(_PIECE)
         except OSError as error:
-            if error.errno != errno.ESTALE:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
                 raise HpclaunchError(f"{self.path}: cannot be read: {error.strerror}") from None
-
-    def last(self) -> Iterator[str]:
-        """Yield the last line if no newline ends it."""
-        if self.rest:
-            rest, self.rest = self.rest, b""
-            yield _text(rest)
-
-    def _look(self, found: os.stat_result) -> int:
-        identity = (found.st_dev, found.st_ino)
-        if self.identity not in (None, identity) or found.st_size < self.offset:
             self.offset = 0
-        self.identity = identity
-        return found.st_size
+            return []
 
 
 def _text(line: bytes) -> str:
     """Return a line as a terminal would show it in the end, after a progress bar has written over itself."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
+    return line.rstrip(b"\r\n").rpartition(b"\r")[2].decode(errors="surrogateescape")
+
+
+@dataclass
+class _Line:
+    text: str
+    clock: int
+    ranks: set[str]
+
+
+@dataclass
+class _Collapse:
+    """Lines in the order of first sight, each with the ranks that wrote it, held back while more ranks may come.
+
+    A rank's clock counts its lines. One that writes what another wrote takes that line's clock, so that ranks which
+    write more than others, or less, meet again.
+    """
+
+    expected: int = 0  # ranks
+    clock: int = 0  # the highest of any line
+    held: deque[_Line] = field(default_factory=deque)
+    alike: dict[str, deque[_Line]] = field(default_factory=dict)  # those that are held, by text
+
+    def add(self, rank: str, text: str, clock: int) -> int:
+        """Take a line of a rank at `clock`; return the rank's new clock."""
+        alike = self.alike.setdefault(text, deque())
+        for line in alike:
+            if rank not in line.ranks and abs(clock - line.clock) <= NEAR:
+                line.ranks.add(rank)
+                return line.clock
+        line = _Line(text, clock + 1, {rank})
+        alike.append(line)
+        self.held.append(line)
+        self.clock = max(self.clock, line.clock)
+        return line.clock
+
+    def release(self, before: float = float("inf")) -> Iterator[str]:
+        """Yield the lines, from the first on, that `expected` ranks wrote or whose clock is below `before`."""
+        while self.held and (len(self.held[0].ranks) >= self.expected or self.held[0].clock < before):
+            line = self.held.popleft()
+            self.alike[line.text].popleft()
+            if not self.alike[line.text]:
+                del self.alike[line.text]
+            label = f"{TIMES}{len(line.ranks)}" if len(line.ranks) > 1 else next(iter(line.ranks))
+            yield f"[{label}] {line.text}" if label else line.text
+
+    def merge(self, sources: Mapping[str, Iterator[str]]) -> Iterator[str]:
+        """Read the lines of all ranks, always of the one that is furthest behind, and yield what is complete."""
+        names = list(sources)
+        turns = [(self.clock, place) for place in range(len(names))]
+        while turns:
+            clock, place = turns[0]
+            line = next(sources[names[place]], None)
+            if line is None:
+                heapq.heappop(turns)
+            else:
+                heapq.heapreplace(turns, (self.add(names[place], line, clock), place))
+            if turns:
+                yield from self.release(before=turns[0][0] - NEAR)
 
 
 class _Stream:
@@ -84,27 +130,16 @@ class _Stream:
         self.run, self.rank = run, rank
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
-        self._collapse = Collapse()
+        self._collapse = _Collapse()
         self._old = 0  # the clock at the last call
 
-    def lines(self, over: bool) -> Iterator[str]:
-        """Yield the new lines; those that not all ranks have written yet wait for the next call."""
+    def lines(self, over: bool, last: bool = False) -> Iterator[str]:
+        """Yield the new lines; those that not all ranks have written yet wait for the next call, or for the `last`."""
         self.logs = {label: self.logs.get(label) or _Log(path) for label, path in self._paths(over).items()}
         self._collapse.expected = max(len(self.logs), self.run.nodes * self.run.tasks_per_node)
-        yield from self._collapse.merge({label: log.lines() for label, log in self.logs.items()})
-        yield from self._collapse.release(before=self._old + 1)
+        yield from self._collapse.merge({label: log.lines(last) for label, log in self.logs.items()})
+        yield from self._collapse.release(before=float("inf") if last else self._old + 1)
         self._old = self._collapse.clock
-
-    def last(self) -> Iterator[str]:
-        """Yield the rest, including lines without an end."""
-        for label, log in self.logs.items():
-            for line in log.last():
-                self._collapse.add(label, line, self._collapse.clock)
-        yield from self._collapse.release()
-
-    def place(self) -> list[object]:
-        """Return how far was read."""
-        return [(log.identity, log.offset) for log in self.logs.values()]
 
     def _paths(self, over: bool) -> dict[str, Path]:
         """Return the files to read by label: of the ranks, else of the nodes, else the job's own output.
@@ -125,66 +160,44 @@ def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
 
     Raises HpclaunchError if the one rank asked for has no log.
     """
-    streams = _streams(run, rank, err)
-    for stream in streams:
-        yield from stream.lines(over=True)
-        yield from stream.last()
-    _check(run, rank, streams)
+    yield from follow(run, rank, None, err)
 
 
-def follow(run: Run, rank: int | None, ended: Callable[[], bool], err: bool = False) -> Iterator[str]:
+def follow(run: Run, rank: int | None, ended: Callable[[], bool] | None, err: bool = False) -> Iterator[str]:
     """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
 
     Raises HpclaunchError if the one rank asked for never had a log, and whatever `ended` raises.
     """
-    streams = _streams(run, rank, err)
-    over, was_over, quiet, asked = False, False, False, float("-inf")
-    while not (was_over and quiet):
-        was_over = over
+    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
+    streams = [_Stream(run, rank, *names) for names in kinds[err:]]
+    over, asked = False, float("-inf")
+    before: list[int] | None = None
+    while ended:
         if not over and time.monotonic() - asked >= ASK_SECONDS:
-            over, asked = ended(), time.monotonic()
-        before = [stream.place() for stream in streams]
+            over, asked, before = ended(), time.monotonic(), None
         for stream in streams:
             yield from stream.lines(over)
-        quiet = before == [stream.place() for stream in streams]
+        offsets = [log.offset for stream in streams for log in stream.logs.values()]
+        if over and offsets == before:
+            break
+        before = offsets
         time.sleep(POLL_SECONDS)
     for stream in streams:
-        yield from stream.last()
-    _check(run, rank, streams)
-
-
-def _streams(run: Run, rank: int | None, err: bool) -> list[_Stream]:
-    kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
-    return [_Stream(run, rank, *names) for names in kinds[err:]]
-
-
-def _check(run: Run, rank: int | None, streams: list[_Stream]) -> None:
+        yield from stream.lines(over=True, last=True)
     if rank is not None and not any(stream.logs for stream in streams):
-        kinds = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
-        found = [path.name for name in kinds for path in run_folder.logs(run.path, name).values()]
+        found = [path.name for path in run_folder.logs(run.path, run_folder.RANK_LOG).values()]
         there = ", ".join(found[:8]) + (" ..." if found[8:] else "") or "no logs yet"
         raise HpclaunchError(f"{run.folder}: rank {rank} wrote nothing there (found: {there})")
 
 
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
-    try:
-        return b"HPCLAUNCH_RUN_DIR" not in (run.path / run_folder.SCRIPT).read_bytes()
-    except OSError:
-        return False
+    return "HPCLAUNCH_RUN_DIR" not in (run_folder.read(run.path, run_folder.SCRIPT) or "HPCLAUNCH_RUN_DIR")
 
 
 def own_output(run: Run) -> Path | None:
     """Return the file of what the job script itself printed, or None if it is not there."""
     return schedulers.scheduler(run.scheduler).output(run)
-
-
-def delivered(run: Run) -> int | None:
-    """Return a number for the output of a scheduler that delivers it at the end of a job; None until then."""
-    with suppress(OSError):
-        if schedulers.scheduler(run.scheduler).output_at_end and (output := own_output(run)):
-            return output.stat().st_ino
-    return None
 
 
 def tail(path: Path, count: int) -> list[str]:
@@ -193,7 +206,7 @@ def tail(path: Path, count: int) -> list[str]:
         with path.open("rb") as file:
             cut = file.seek(0, os.SEEK_END) > _PIECE
             file.seek(-_PIECE if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
-            lines = [_text(line) for line in file.read().split(b"\n")[cut:]]
+            lines = [_text(line) for line in file.readlines()[cut:]]
     except OSError:
         return []
     return [line for line in lines if line.strip()][-count:]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -19,28 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from hpclaunch import paths
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import (
-    CANCELLED,
-    COMPLETED,
-    ENDED,
-    FAILED,
-    PENDING,
-    REQUEUED,
-    RUNNING,
-    TIMEOUT,
-    UNKNOWN,
-    Job,
-    State,
-    note_attempts,
-)
-
-__all__ = [
-    "CANCELLED", "COMPLETED", "ENDED", "FAILED", "PENDING", "REQUEUED", "RUNNING", "TIMEOUT", "UNKNOWN",
-    "Run", "State", "find", "newest_first", "note_attempts", "read", "record", "register", "write_whole",
-]  # fmt: skip
+from hpclaunch.schedulers.job import Job, leading_number
 
 
 class Run(Job, frozen=True, kw_only=True):
@@ -61,36 +42,12 @@ def register(run: Run) -> None:
     """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    number = max([time.time_ns(), *(_number(path) + 1 for path in _files()[:1])])
+    number = max([time.time_ns(), *(leading_number(path.name) + 1 for path in _files()[:1])])
     names = "-".join(quote(name, safe="", errors="surrogateescape") for name in (run.site, run.id))
-    write_whole(folder / f"{number}-{names}.json", _encode(run))
+    write_whole(folder / f"{number}-{names}.json", encode(run))
 
 
-def record(run: Run, script: str, plan: object, further: Sequence[str] = ()) -> None:
-    """Fill the run folder of a submitted run and register it; a file that cannot be written is a warning."""
-    steps: tuple[Callable[[], None], ...] = (
-        lambda: _fill(run, script, plan),
-        lambda: note_attempts(run.path, further),
-        lambda: register(run),
-    )
-    for write in steps:
-        try:
-            write()
-        except OSError as error:
-            where = error.filename or run.folder
-            warnings.warn(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}", stacklevel=2)
-        except SchedulerError as error:
-            warnings.warn(str(error), stacklevel=2)
-
-
-def _fill(run: Run, script: str, plan: object) -> None:
-    run.path.mkdir(parents=True, exist_ok=True)
-    write_whole(run.path / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
-    write_whole(run.path / run_folder.RUN, _encode(run))
-    write_whole(run.path / run_folder.PLAN, _encode(plan, indent=2))
-
-
-def _encode(value: object, indent: int | None = None) -> bytes:
+def encode(value: object, indent: int | None = None) -> bytes:
     """Return JSON that keeps paths and words which are not UTF-8: Python's surrogates are escaped in it."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=indent)
     return text.encode(errors="backslashreplace")
@@ -105,12 +62,7 @@ def newest_first() -> list[Run]:
 
 
 def _files() -> list[Path]:
-    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), key=_number, reverse=True)
-
-
-def _number(path: Path) -> int:
-    digits = path.name.split("-")[0]
-    return int(digits[:32]) if digits.isdecimal() else 0
+    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
 
 
 def find(names: Iterable[str]) -> list[Run]:
@@ -126,8 +78,8 @@ def find(names: Iterable[str]) -> list[Run]:
         return known[:1]
     found = []
     for name in names:
-        run = next((run for run in known if name in (run.id, run.id.split(".")[0]) and run.path.is_dir()), None)
-        run = run or _moved(name) or next((run for run in known if name in (run.id, run.id.split(".")[0])), None)
+        named = [run for run in known if name in (run.id, run.id.split(".")[0])]
+        run = next((run for run in named if run.path.is_dir()), None) or _moved(name) or next(iter(named), None)
         if run is None:
             raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")
         found.append(run)

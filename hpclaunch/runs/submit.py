@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hpclaunch.errors import SchedulerError
+from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers.run_folder import RUNS
+from hpclaunch.schedulers.job import note_attempts
+from hpclaunch.schedulers.run_folder import PLAN, RUN, RUNS, SCRIPT
 
 if TYPE_CHECKING:  # submitit imports this module in every job of its own
     from hpclaunch.job.plan import Plan
@@ -36,15 +39,25 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
 
 def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
-    run = run_of(plan, ids[0])
-    registry.record(run, script, plan.hidden(), ids[1:])
+    folder = Path(RUNS, ids[0]).absolute()
+    about = {"id": ids[0], "folder": str(folder), "submitted": time.time()}
+    run = msgspec.convert(plan.about | about, Run)
+
+    def fill() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
+        write_whole(folder / RUN, registry.encode(run))
+        write_whole(folder / PLAN, registry.encode(plan.hidden(), indent=2))
+
+    for write in (fill, lambda: note_attempts(folder, ids[1:]), lambda: registry.register(run)):
+        try:
+            write()
+        except OSError as error:
+            where = error.filename or folder
+            warnings.warn(f"job {run.id} is submitted, but {where} cannot be written: {error.strerror}", stacklevel=2)
+        except SchedulerError as error:
+            warnings.warn(str(error), stacklevel=2)
     return run
-
-
-def run_of(plan: Plan, job_id: str) -> Run:
-    """Return the registry's entry for a job of this plan."""
-    folder = str(Path(RUNS, job_id).absolute())
-    return msgspec.convert(plan.about | {"id": job_id, "folder": folder, "submitted": time.time()}, Run)
 
 
 def blame(plan: Plan, answer: str) -> list[str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.logs import delivered
-from hpclaunch.runs.registry import UNKNOWN, Run, State
-from hpclaunch.schedulers import Key
+from hpclaunch.runs.logs import own_output
+from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers import Key, run_folder
+from hpclaunch.schedulers.job import UNKNOWN, State
 
 # When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
 # one attempt of several may have ended.
@@ -25,19 +26,6 @@ MISSES = 5  # questions in a row without an answer; a scheduler that restarts en
 NOT_KNOWN = 2  # answers in a row that do not know a run
 
 
-@dataclass
-class _End:
-    """A sign of a run's end: which one, when it was seen, and how often the scheduler was asked since."""
-
-    written: int
-    seen: float
-    questions: int = 0
-
-    def due(self, now: float) -> bool:
-        """Tell whether to ask again."""
-        return self.questions < len(ASK_AFTER_END) and now - self.seen >= ASK_AFTER_END[self.questions]
-
-
 class Watch:
     """Runs that are watched until they have ended; the scheduler is asked at their `poll`.
 
@@ -46,14 +34,12 @@ class Watch:
 
     def __init__(self, watched: Iterable[Run] = ()) -> None:
         self.states: dict[Key, State] = {}
-        self.questions = 0
         self._open: dict[Key, Run] = {}
         self._new: set[Key] = set()  # not yet asked for
-        self._ends: dict[Key, _End] = {}
-        self._asked: dict[tuple[str, str], float] = {}  # by group of runs that are asked for together
+        self._asked: dict[tuple[str, str], float] = {}  # when, by group of runs that are asked for together
         self._misses: Counter[tuple[str, str]] = Counter()
         self._not_known: Counter[Key] = Counter()
-        self._looked = float("-inf")
+        self._looked = 0.0
         for run in watched:
             self.add(run)
 
@@ -74,36 +60,33 @@ class Watch:
 
         Raises SchedulerError if a scheduler does not answer, at first or several times in a row.
         """
-        now = time.monotonic()
-        if not force and not self._new and now - self._looked < LOOK_SECONDS:
-            return not self._open
-        self._looked = now
-        for key, run in self._open.items():
-            written = run.exit_written or delivered(run)
-            if written is None:
-                self._ends.pop(key, None)
-            elif key not in self._ends or self._ends[key].written != written:
-                self._ends[key] = _End(written, now)
-        errors = []
-        for group, mine in schedulers.groups(self._open.values()).items():
-            keys = {(run.site, run.id) for run in mine}
-            settled = [end for key in keys if (end := self._ends.get(key)) and end.due(now)]
-            rest = now - self._asked.get(group, float("-inf"))
-            poll = max(run.poll for run in mine)
-            if any(run.cancelled or self._not_known[run.site, run.id] for run in mine):
-                poll = min(poll, SOON_SECONDS)
-            if force or settled or self._new & keys or rest >= poll:
-                self._asked[group] = now
-                for end in settled:
-                    end.questions += 1
-                errors += self._ask(group, mine)
-        if errors:
-            raise errors[0]
+        now = time.time()
+        if force or self._new or now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            groups = schedulers.groups(self._open.values())
+            errors = [
+                error
+                for group, mine in groups.items()
+                if force or self._due(group, mine, now)
+                for error in self._ask(group, mine, now)
+            ]
+            if errors:
+                raise errors[0]
         return not self._open
 
-    def _ask(self, group: tuple[str, str], runs: list[Run]) -> list[HpclaunchError]:
+    def _due(self, group: tuple[str, str], runs: list[Run], now: float) -> bool:
+        """Tell whether to ask for `runs`."""
+        keys = {(run.site, run.id) for run in runs}
+        asked = self._asked.get(group, 0.0)
+        poll = max(run.poll for run in runs)
+        if any(run.cancelled for run in runs) or any(self._not_known[key] for key in keys):
+            poll = min(poll, SOON_SECONDS)
+        times = [end + seconds for run in runs if (end := _end_seen(run)) for seconds in ASK_AFTER_END]
+        return bool(self._new & keys) or now - asked >= poll or any(asked < at <= now for at in times)
+
+    def _ask(self, group: tuple[str, str], runs: list[Run], now: float) -> list[HpclaunchError]:
         """Ask for `runs`; return the error that ends the waiting."""
-        self.questions += 1
+        self._asked[group] = now
         answers, errors = schedulers.states(runs)
         self.states |= answers
         for key, state in answers.items():
@@ -114,3 +97,13 @@ class Watch:
         self._new &= self._open.keys() if errors else self._open.keys() - answers.keys()
         left = self._open.keys() & answers.keys()
         return errors if left & self._new or (left and self._misses[group] >= MISSES) else []
+
+
+def _end_seen(run: Run) -> float:
+    """Return when the run folder got an exit code or the scheduler delivered the job's output; 0 until then."""
+    with suppress(OSError):
+        return run_folder.listed(run.path, run_folder.EXIT).stat().st_mtime
+    with suppress(OSError):
+        if schedulers.scheduler(run.scheduler).output_at_end and (output := own_output(run)):
+            return output.stat().st_ctime
+    return 0.0

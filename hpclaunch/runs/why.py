@@ -11,12 +11,17 @@ from pathlib import Path
 
 from hpclaunch.profile.model import Messages
 from hpclaunch.runs import logs, messages
-from hpclaunch.runs.registry import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, Run, State
+from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, State
 from hpclaunch.schedulers.run_folder import Failure
 
 _WAITING = (PENDING, REQUEUED)  # what stands in the run folder is of the attempt before
 _ASKED_TO_END = (75, 130, 138, 143)  # exit codes of what was asked to end
+_NOT_KNOWN = (
+    "The scheduler does not know this job: it was submitted a moment ago, ended so long ago that it is forgotten, "
+    "was dropped silently, or runs on another machine."
+)
 _SHOWN = 20  # lines of the log
 _SEARCHED = 60  # lines in which to look for something known
 
@@ -83,12 +88,8 @@ def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages)
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.expected_start))
             lines.append(f"The scheduler expects it to start at {when}.")
         return lines
-    if state.reason:
-        return [f"The scheduler's reason: {state.reason}. Its logs, if it has any, are in {run.folder}"]
-    return [
-        "The scheduler does not know this job: it was submitted a moment ago, ended so long ago that it is forgotten, "
-        f"was dropped silently, or runs on another machine. Its logs, if it has any, are in {run.folder}"
-    ]
+    what = f"The scheduler's reason: {state.reason}." if state.reason else _NOT_KNOWN
+    return [f"{what} Its logs, if it has any, are in {run.folder}"]
 
 
 def _never_fits(reason: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -90,13 +89,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if code is None or (code and (code == 143 or self.max_attempts > 1 or self.further_ids)):
             return None
         return State(FAILED if code else COMPLETED, "", code)
-
-    @property
-    def exit_written(self) -> int | None:
-        """Return when the exit code was written, in nanoseconds since 1970, or None if it was not."""
-        with suppress(OSError):
-            return run_folder.listed(self.path, run_folder.EXIT).stat().st_mtime_ns
-        return None
 
     @property
     def cancelled(self) -> bool:

@@ -88,11 +88,6 @@ def holds(folder: Path, path: Path) -> bool:
     return path.is_file() and path.resolve().is_relative_to(folder.resolve())
 
 
-def log(folder: Path, name: str, number: int) -> Path:
-    """Return the log of one kind, as RANK_LOG, and number, which need not be there yet."""
-    return logs(folder, name, number).get(number, folder / name.format(number))
-
-
 def logs(folder: Path, name: str, number: int | None = None) -> dict[int, Path]:
     """Return the logs of one kind by number and in its order; only one if its number is given."""
     start, end = name.split("{}")

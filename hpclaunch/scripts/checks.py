@@ -9,6 +9,9 @@ from hpclaunch.job.checks.check import Check
 from hpclaunch.job.diagnostic import Edit, Found
 from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
+from hpclaunch.profile.yamlfile import Key
+
+Named = tuple[str, Found]
 
 _OPENPBS = "OpenPBS 23.06, seen"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -49,6 +52,11 @@ def ntasks(plan: Plan) -> Iterator[Found]:
             yield Found(
                 f"{option.directive} without --ntasks-per-node; use {right}{nodes}", at=option.line, edits=[edit]
             )
+
+
+def at_line(check: str, line: int, message: str, *, refuses: bool = True, key: Key | None = None) -> Named:
+    """Return what `check` found in a line, with the check's name."""
+    return check, Found(message, key, warns=not refuses, at=line)
 
 
 def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = False) -> Check:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 from hpclaunch.job.directives.asked import Asked
 from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.checks import Named, at_line
 from hpclaunch.scripts.launch import Program, assignments, opened, replaced
 from hpclaunch.scripts.pbs_commands import PBS_CHECKS
 from hpclaunch.scripts.ranks import step_size
-from hpclaunch.scripts.remark import Remark, remark
-from hpclaunch.scripts.shell import Command
+from hpclaunch.scripts.shell import Command, Word
 
-_PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)(?:=|$)")
+_PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)[= ](?:\S*:)?(\S+)")
 _EDITS = ("sed", "awk", "grep", "perl")  # they have programs of their own among their words
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 
@@ -22,15 +22,15 @@ _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
 _WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
 
 
-def look(program: Program, asked: Asked) -> Iterator[Remark]:
+def look(program: Program, asked: Asked) -> Iterator[Named]:
     """Yield what there is to say of the commands."""
-    for check in (*_EVERYWHERE, *_BY_SCHEDULER.get(asked.profile.site.scheduler, ())):
+    for check in (*_EVERYWHERE, *_BY_SCHEDULER[asked.profile.site.scheduler]):
         yield from check(program, asked)
 
 
 def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
     """Yield what the commands run, each with its line: known variables replaced, nothing that is only shown."""
-    known = {one.name: str(one.value) for one in program.variables.values() if one.name == "HOME"}
+    known = {name: str(program.variables[name].value) for name in ("HOME",) if name in program.variables}
     account = asked.values.get("account") or asked.profile.site.account
     if (variable := asked.profile.site.account_variable) and account:
         known[variable] = account
@@ -39,11 +39,10 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
         if command.says or "ssh" in command.inside or id(command) in outer:
             continue
         pairs = [(one.name, word) for one in command.settings for word in one.items or [one.value]]
-        pairs = [(name, word) for name, word in pairs if "\n" not in word]  # a usage text
-        words = [f"{name}={_quoted(word)}" for name, word in pairs] + [*map(_quoted, command.files)]
-        words = [*command.words[:1], *words, *map(_quoted, opened(command.words[1:], program.variables))]
-        words = [word for word in words if command.name not in _EDITS or "<" not in word]
-        text = " ".join(words)
+        settings = [f"{name}={_quoted(word)}" for name, word in pairs if "\n" not in word]  # no usage text
+        rest = [*map(_quoted, command.files), *map(_quoted, opened(command.words[1:], program.variables))]
+        words = [*command.words[:1], *settings, *rest]
+        text = " ".join(word for word in words if command.name not in _EDITS or "<" not in word)
         for name, value in known.items():
             text = replaced(text, name, value)
         text = re.sub(r"(?<![^\s=:\"])~(?=/)", lambda _: known.get("HOME", "~"), text)
@@ -56,11 +55,11 @@ def _quoted(word: str) -> str:
     return f"'{word}'" if " " in word and "'" not in word else word
 
 
-def _words(asked: Asked) -> tuple[str, str, bool]:
-    return _WORDS.get(asked.profile.site.scheduler, ("srun", "the job's id", False))
+def _shown(command: Command) -> str:
+    return " ".join(command.words[:3])[:60]
 
 
-def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
+def _fan_out(program: Program, asked: Asked) -> Iterator[Named]:
     """Find a training that starts on one node only, or under Slurm as one of several tasks.
 
     Sure of a bare python on GPUs, and of torchrun on one of several nodes; of what else is started it is not known
@@ -69,9 +68,9 @@ def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
     own = [start for start in program.starts if start.layer("torchrun", "accelerate")]
     trainings = [start for start in program.starts if start.python or start in own]
     reach = any(start.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed") for start in program.starts)
-    if reach or not trainings or any(_reaches(command) for command in program.body.commands):
+    if reach or not trainings or any(map(_reaches, program.body.commands)):
         return
-    start, (starter, _, by_task) = trainings[-1], _words(asked)
+    start, (starter, _, by_task) = trainings[-1], _WORDS[asked.profile.site.scheduler]
     tasks = asked.nodes if start in own or not by_task else asked.nodes * asked.starts
     has = f"the job has {tasks} {'tasks' if by_task else 'nodes'}"
     sure = start in own or start.bare
@@ -80,38 +79,37 @@ def _fan_out(program: Program, asked: Asked) -> Iterator[Remark]:
     elif not asked.gpus:
         text = f"is one process on one node, {has}: use one with more cores, if it uses no more"
     elif by_task and start not in own:
-        text = f"without srun runs once, as rank 0 of {tasks}, and waits for the others; begin it with srun"
+        text = f"without srun runs once, as rank 0 of {tasks}, and waits for the others; use srun before it"
     else:
-        text = f"runs on the first of {asked.nodes} nodes only: start it on each, with {starter}"
+        text = f"runs on the first of {asked.nodes} nodes only; start it on each with {starter}"
     if tasks > 1:
-        text = f"`{' '.join(start.command.words[:3])[:60]}` {text}"
-        yield remark("fan-out", start.line, text, refuses=sure and asked.gpus > 0)
+        yield at_line("fan-out", start.line, f"`{_shown(start.command)}` {text}", refuses=sure and asked.gpus > 0)
 
 
 def _reaches(command: Command) -> bool:
     """Tell whether a command brings work to other nodes: Ray's head, GNU parallel with a list of hosts."""
-    return (command.name == "ray" and command.words[1:2] == ["start"]) or (
-        command.name == "parallel" and any(re.match(r"-S|--slf|--sshlogin", word) for word in command.words)
+    words = command.words
+    return words[:2] == ["ray", "start"] or (
+        command.name == "parallel" and any(re.match(r"-S|--slf|--sshlogin", word) for word in words)
     )
 
 
-def _ports(program: Program, asked: Asked) -> Iterator[Remark]:
+def _ports(program: Program, asked: Asked) -> Iterator[Named]:
     most = asked.partition.gpus_per_node
     exclusive = any(text.startswith("--exclusive") for _, text in asked.carried)
     if asked.nodes > 1 or exclusive or not 0 < asked.gpus < most:
         return
     for command in program.body.commands:
         ports: list[str] = [one.value for one in assignments(command) if one.name == "MASTER_PORT"]
-        for word, after in zip(command.words, [*command.words[1:], ""], strict=False):
-            if not command.says and (option := _PORT_OPTIONS.match(word)):
-                ports.append((word[option.end() :] or after).rpartition(":")[2])
-        for port in ports:
+        text = "" if command.says else " ".join(command.words)
+        for port in [*ports, *_PORT_OPTIONS.findall(text)]:
             if re.fullmatch(r"[1-9]\d{3,4}", port):
-                text = f"port {port} is fixed, other jobs share the node ({asked.gpus} of {most} GPUs): make it of "
-                yield remark("fixed-port", command.line, text + _words(asked)[1])
+                right = f"derive it from {_WORDS[asked.profile.site.scheduler][1]}"
+                text = f"port {port} is fixed, but other jobs share the node ({asked.gpus} of {most} GPUs); {right}"
+                yield at_line("fixed-port", command.line, text)
 
 
-def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
+def _wait(program: Program, _asked: Asked) -> Iterator[Named]:
     """Find a start in the background that the script's end kills."""
     commands = program.body.commands
     starts = {id(start.command) for start in program.starts}
@@ -123,51 +121,48 @@ def _wait(program: Program, _asked: Asked) -> Iterator[Remark]:
     )
     if behind and not any(stays):
         last = commands[behind[-1]]
-        text = f"`{' '.join(last.words[:3])[:60]} ... &`, and the script ends, which ends the job: add wait"
-        yield remark("wait", last.line, text)
+        text = f"`{_shown(last)} ... &` runs in the background, and the job ends with the script; use wait after it"
+        yield at_line("wait", last.line, text)
 
 
-def _devices(program: Program, asked: Asked) -> Iterator[Remark]:
-    """Compare the counts that the command names with those that the job has."""
+def _devices(program: Program, asked: Asked) -> Iterator[Named]:
+    """Compare the counts that torchrun is given with those that the job has."""
     for start in program.main:
-        if layer := start.layer("torchrun"):
-            nnodes, per_node = layer.options.get("nnodes", ""), layer.options.get("nproc-per-node", "")
-            ranks = whole(per_node)
-            if whole(nnodes) not in (None, asked.nodes):
-                text = f"torchrun for {nnodes} nodes, the directives ask for {asked.nodes}"
-                yield remark("trainer", start.line, text)
-            if ranks and asked.gpus and ranks != asked.gpus:
-                text = f"torchrun starts {ranks} ranks on a node, the directives ask for {asked.gpus} GPUs there"
-                more = ranks > asked.gpus
-                yield remark("trainer", start.line, text, refuses=more)
+        options = layer.options if (layer := start.layer("torchrun")) else {}
+        nodes, ranks = (whole(options.get(name, "")) for name in ("nnodes", "nproc-per-node"))
+        if nodes not in (None, asked.nodes):
+            text = f"torchrun for {nodes} nodes, but the directives request {asked.nodes}"
+            yield at_line("trainer", start.line, text)
+        if ranks and asked.gpus and ranks != asked.gpus:
+            text = f"torchrun starts {ranks} ranks on a node, but the directives request {asked.gpus} GPUs on each"
+            yield at_line("trainer", start.line, text, refuses=ranks > asked.gpus)
 
 
-def _early(program: Program, asked: Asked) -> Iterator[Remark]:
+def _early(program: Program, asked: Asked) -> Iterator[Named]:
     """Find variables of a task that the batch shell expands."""
-    several = {"SLURM_NODEID": asked.nodes > 1, "SLURM_LOCALID": asked.starts > 1,
-               "SLURM_PROCID": asked.nodes * asked.starts > 1}  # fmt: skip
+    several = {"SLURM_NODEID": asked.nodes, "SLURM_LOCALID": asked.starts, "SLURM_PROCID": asked.nodes * asked.starts}
     for command in program.body.commands:
         if command.says or command.inside & {"function", "shell", "ssh", "trap"}:
             continue
-        expanded = frozenset[str]().union(
-            *(one.expands for one in command.words), *(one.value.expands for one in command.settings)
-        )
-        for name in [name for name in several if several[name] and name in expanded][:1]:
-            text = f"${name} is expanded here, by the batch shell: 0 for every task; write it inside of "
-            yield remark("early-variable", command.line, text + "srun bash -c '...', in single quotes")
+        words = [*command.words, *(one.value for one in command.settings)]
+        if name := next((name for name, count in several.items() if count > 1 and _in_any(name, words)), None):
+            text = f"the batch shell expands ${name} here: it is 0 for every task; use srun bash -c '...' around it"
+            yield at_line("early-variable", command.line, text)
 
 
-def _layout(program: Program, asked: Asked) -> Iterator[Remark]:
+def _in_any(name: str, words: list[Word]) -> bool:
+    return any(name in word.expands for word in words)
+
+
+def _layout(program: Program, asked: Asked) -> Iterator[Named]:
+    """Find a launcher that srun starts once for each of a node's tasks."""
     for start in program.main:
-        if start.layer("srun") is None:
-            continue
-        own, per_node = start.layer("torchrun", "accelerate", "deepspeed"), step_size(asked, start)[1]
-        line = asked.size_line or start.line
-        if own and per_node > 1:
-            text = f"{per_node} tasks on a node start {own.kind} {per_node} times: write --ntasks-per-node=1"
-            yield remark("layout", line, text)
+        own = start.layer("torchrun", "accelerate", "deepspeed")
+        if own and start.layer("srun") and (per_node := step_size(asked, start)[1]) > 1:
+            text = f"{own.kind} is started {per_node} times on each node, once by each task; use --ntasks-per-node=1"
+            yield at_line("layout", asked.size_line or start.line, text)
 
 
-_Check = Callable[[Program, Asked], Iterator[Remark]]
+_Check = Callable[[Program, Asked], Iterator[Named]]
 _EVERYWHERE: tuple[_Check, ...] = (_fan_out, _ports, _wait, _devices)
 _BY_SCHEDULER: dict[str, tuple[_Check, ...]] = {"slurm": (_early, _layout), "pbs": PBS_CHECKS}

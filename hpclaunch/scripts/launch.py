@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import dropwhile
 
 from msgspec import Struct
 
-from hpclaunch.job.directives.sbatch import SLURM_SHORT, SLURM_TAKES
+from hpclaunch.job.directives.sbatch import SLURM_SHORT
 from hpclaunch.profile.model import Site
 from hpclaunch.scripts.shell import Command, Script, Setting, Word
-from hpclaunch.scripts.tables import (
-    ACCELERATE_FLAGS,
-    ASIDE,
-    DEEPSPEED_VALUES,
-    MPI_ONE,
-    MPI_TWO,
-    PASS,
-    SRUN_FLAGS,
-    SRUN_VALUES,
-    TORCHRUN_FLAGS,
-)
+from hpclaunch.scripts.tables import ASIDE, FLAGS, MPI_TWO, PASS, VALUES
 
 _CONTAINERS = ("singularity", "apptainer", "podman", "docker")
 _SETS = ("export", "declare", "readonly", "typeset", "local")
@@ -31,7 +21,6 @@ _ASIDE_MODULES = ("pip", "venv", "json.tool", "ensurepip", "ipykernel", "site")
 _WHOLE = re.compile(r'"?\$(?:(\w+)|\{(\w+)(\[[@*]\])?\})"?')
 _PYTHON_FLAGS = ("-u", "-E", "-s", "-B")
 _SAME = dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun"), "mpirun")
-_TRAINERS = ("torchrun", "accelerate", "deepspeed")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -107,13 +96,12 @@ def understand(body: Script, site: Site) -> Program:
     variables = _variables(body)
     aside = ASIDE | {command.function for command in body.commands} | {name for name in own if not own[name]}
     shells = {id(command.within) for command in body.commands}
-    launches = [unwrap(command, variables, own) for command in body.commands if id(command) not in shells]
-    starts = [
-        launch
-        for launch in launches
-        if launch.words and "trap" not in launch.command.inside and not _aside(launch.words, aside)
+    launches = [
+        unwrap(command, variables, own)
+        for command in body.commands
+        if id(command) not in shells and "trap" not in command.inside
     ]
-    return Program(body, variables, starts)
+    return Program(body, variables, [one for one in launches if one.words and not _aside(one.words, aside)])
 
 
 def _aside(words: list[Word], aside: set[str]) -> bool:
@@ -121,14 +109,16 @@ def _aside(words: list[Word], aside: set[str]) -> bool:
     if not is_python(words[0]):
         return words[0].name in aside
     rest = [word for word in words[1:] if word not in _PYTHON_FLAGS]
-    module = rest[1] if rest[:1] == ["-m"] and len(rest) > 1 else ""
-    return not rest or rest[0] in ("--version", "-V", "-c", "-") or module in _ASIDE_MODULES
+    return not rest or rest[0] in ("--version", "-V", "-c", "-") or _module(rest) in _ASIDE_MODULES
 
 
-def assignments(command: Command) -> Iterator[Setting]:
-    """Yield what a command sets for those after it."""
-    if not command.words or command.words[0] in _SETS:
-        yield from command.settings
+def _module(words: list[Word]) -> str:
+    return words[1] if words[:1] == ["-m"] and len(words) > 1 else ""
+
+
+def assignments(command: Command) -> list[Setting]:
+    """Return what a command sets for those after it."""
+    return command.settings if not command.words or command.words[0] in _SETS else []
 
 
 def _variables(body: Script) -> dict[str, Setting]:
@@ -136,11 +126,10 @@ def _variables(body: Script) -> dict[str, Setting]:
     times: Counter[str] = Counter()
     found: dict[str, Setting] = {}
     for command in body.commands:
-        times.update(word for word in command.words[1:] if command.name in _READS)
-        for one in assignments(command):
-            times[one.name] += 1
-            if not command.inside:
-                found[one.name] = one
+        own = assignments(command)
+        times.update(one.name for one in own)
+        times.update(command.words[1:] if command.name in _READS else ())
+        found |= {one.name: one for one in own if not command.inside}
     return {name: one for name, one in found.items() if times[name] == 1}
 
 
@@ -157,16 +146,16 @@ def _stands_for(word: Word, variables: dict[str, Setting]) -> list[Word]:
     """Return the words that a $NAME or "${NAME[@]}" is, or the word with the variables in it replaced."""
     whole = _WHOLE.fullmatch(word.raw)
     one = variables.get(whole[1] or whole[2]) if whole else None
-    if whole and one and one.items is not None and whole[3]:
+    if whole and one and whole[3] and one.items is not None:
         return one.items
-    if whole and one and one.items is None and not whole[3] and not word.raw.startswith('"'):
-        pieces = [] if one.value.expands & {"$(", "*"} else one.value.split()
+    if one and one.items is None and not word.raw.startswith('"') and not one.value.expands & {"$(", "*"}:
+        pieces = one.value.split()
         return [Word(piece, None, re.findall(r"\$\{?(\w+)", piece), word.line) for piece in pieces] or [word]
     text, left = str(word), set(word.expands)
     for name in word.expands & variables.keys():
-        value = variables[name].value
-        if variables[name].items is None and not value.expands:
-            text = replaced(text, name, value)
+        one = variables[name]
+        if one.items is None and not one.value.expands:
+            text = replaced(text, name, one.value)
             left.discard(name)
     return [Word(text, word.raw, left, word.line) if text != word else word]
 
@@ -190,10 +179,10 @@ def unwrap(command: Command, variables: dict[str, Setting], own: dict[str, str])
             launch.words = [*(Word(word) for word in stands_for.split()), *rest]
         elif head in PASS:
             launch.words = _behind(rest, *PASS[head])
-        elif head in _TAKES:
-            launch.layers.append(layer := Layer(_SAME.get(head, head)))
-            launch.words = _options(layer, rest, _TAKES[head])
-            if head in _TRAINERS:
+        elif head in VALUES or head in FLAGS:
+            launch.layers.append(layer := Layer(head))
+            launch.words = _options(layer, rest)
+            if head in ("torchrun", "accelerate", "deepspeed"):
                 launch.words = _python(layer, launch.words)
             elif head == "ssh":
                 launch.words = launch.words[1:]  # the host
@@ -207,11 +196,11 @@ def _head(words: list[Word]) -> tuple[str, list[Word]]:
     head, rest = words[0].name if words else "", words[1:]
     if is_python(head):
         options = list(dropwhile(_PYTHON_FLAGS.__contains__, rest))
-        module = options[1] if options[:1] == ["-m"] and len(options) > 1 else ""
+        module = _module(options)
         return (_MODULES[module], options[2:]) if module in _MODULES else (head, rest)
     if head in _VERBS:
         return (head, rest[1:]) if rest[:1] == [_VERBS[head]] else ("", rest)
-    return ("", rest) if head == "ssh" and len(rest) < 2 else (head, rest)
+    return ("", rest) if head == "ssh" and len(rest) < 2 else (_SAME.get(head, head), rest)
 
 
 def _python(layer: Layer, words: list[Word]) -> list[Word]:
@@ -229,44 +218,27 @@ def _behind(words: list[Word], count: int, values: str) -> list[Word]:
     return words[at + count :]
 
 
-def _options(layer: Layer, words: list[Word], takes: Callable[[str], int]) -> list[Word]:
+def _options(layer: Layer, words: list[Word]) -> list[Word]:
     """Move the options at the beginning of `words` into the layer, and return the rest."""
     at = 0
     while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
         if words[at] == "--":
             return words[at + 1 :]
-        name, equals, value = words[at].partition("=")
-        count = 0 if equals else takes(words[at])
-        values = [value] if equals else words[at + 1 : at + 1 + count]
+        name, _, value = words[at].partition("=")
+        name = name.lstrip("-").replace("_", "-")
         if layer.kind == "srun" and words[at][1] != "-":  # -n 8 and -n8
-            name, values = SLURM_SHORT.get(words[at][1], words[at][1]), values or [words[at][2:]]
-        layer.options[name.lstrip("-").replace("_", "-")] = " ".join(values)
+            name, value = SLURM_SHORT.get(words[at][1], words[at][1]), words[at][2:]
+        count = 0 if value else _count(layer.kind, name)
+        layer.options[name] = value or " ".join(words[at + 1 : at + 1 + count])
         at += 1 + count
     return words[at:]
 
 
-def _srun(word: str) -> int:
-    if word.startswith("--"):
-        return int(word[2:] in SRUN_VALUES and SLURM_TAKES.get(word[2:], "=") == "=")
-    if word[1] in SRUN_FLAGS or len(word) > 2:
-        return 0
-    return int(SLURM_TAKES.get(SLURM_SHORT.get(word[1], ""), "=" if word[1] in "rTCW" else "") == "=")
-
-
-def _long(word: str) -> str:
-    return word.lstrip("-").replace("_", "-")
-
-
-# How many words behind an option are its values, for what starts other programs.
-_TAKES: dict[str, Callable[[str], int]] = {
-    **dict.fromkeys(("mpirun", *_SAME), lambda word: 2 if word in MPI_TWO else int(word in MPI_ONE)),
-    "srun": _srun,
-    "pbsdsh": lambda word: int(word in ("-n", "-c", "-h")),
-    "ssh": lambda word: int(word in ("-o", "-p", "-i", "-l")),
-    "torchrun": lambda word: int(_long(word) not in TORCHRUN_FLAGS),
-    "accelerate": lambda word: int(_long(word) not in ACCELERATE_FLAGS),
-    "deepspeed": lambda word: int(_long(word) in DEEPSPEED_VALUES),
-}
+def _count(kind: str, name: str) -> int:
+    """Return how many words behind an option are its values."""
+    if kind in FLAGS:
+        return int(name not in FLAGS[kind])
+    return 2 if kind == "mpirun" and name in MPI_TWO else int(name in VALUES[kind])
 
 
 def modules(body: Script) -> Iterator[tuple[Command, Word]]:

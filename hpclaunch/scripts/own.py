@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from msgspec import structs
@@ -18,7 +17,7 @@ from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.examine import is_shell, split_lines
-from hpclaunch.scripts.shell import heredoc_lines
+from hpclaunch.scripts.shell import heredoc_lines, syntax_error
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
@@ -31,14 +30,10 @@ def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:
     except OSError as error:
         raise HpclaunchError(f"{path}: cannot be read: {error.strerror}") from None
     lines = split_lines(text)
-    heredocs = set()
-    if is_shell(lines[0]):
-        checked = subprocess.run(
-            ["bash", "-n", str(path)], capture_output=True, text=True, errors="replace", check=False
-        )
-        if checked.returncode:
-            raise HpclaunchError(*checked.stderr.strip().splitlines())
-        heredocs = heredoc_lines(lines)
+    shell = is_shell(lines[0])
+    if shell and (wrong := syntax_error(text)):
+        raise HpclaunchError(f"{path}:{wrong[0]}: {wrong[1]}")
+    heredocs = heredoc_lines(lines) if shell else set()
     scheduler = profile.site.scheduler
     own = directives.scheduler_of(lines, scheduler if scheduler in directives.PREFIX else None)
     found = directives.read(lines, own, heredocs) if own else Directives(scheduler)

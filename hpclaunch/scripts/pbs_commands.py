@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hpclaunch.job.directives.asked import Asked
 from hpclaunch.schedulers.values import whole
+from hpclaunch.scripts.checks import Named, at_line
 from hpclaunch.scripts.launch import Launch, Program, is_python, unwrap
-from hpclaunch.scripts.remark import Remark, remark
 from hpclaunch.scripts.shell import Command, Word
 
-_COUNTS = re.compile(r"-{0,2}\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)
+_COUNTS = re.compile(r"\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)
 
 
-def _pbsdsh(program: Program, asked: Asked) -> Iterator[Remark]:
-    known, several = not asked.profile.site.any_partition, (asked.cpus or 1) * asked.nodes > 1
-    numbers: dict[int, int] = {}
-    step = asked.partition.cores_per_node if known and asked.nodes > 1 else None
-    wrong = f"pbsdsh -n counts cores, not nodes: let the index go in steps of {step}"
+def _pbsdsh(program: Program, asked: Asked) -> Iterator[Named]:
+    known = not asked.profile.site.any_partition
+    step = (asked.partition.cores_per_node if known and asked.nodes > 1 else None) or 0
     for command in program.body.commands:
         if command.name != "pbsdsh":
             continue
@@ -26,42 +25,37 @@ def _pbsdsh(program: Program, asked: Asked) -> Iterator[Remark]:
         options = launch.layers[-1].options if launch.layers else {}
         index = options.get("n", "")
         if "u" in options:
-            yield remark("pbsdsh", command.line, "pbsdsh -u is Torque's: use -n INDEX, once for each node")
-        elif not options.keys() & {"n", "h", "c"} and several:
+            yield at_line("pbsdsh", command.line, "pbsdsh -u is Torque's; use -n INDEX, once for each node")
+        elif not options.keys() & {"n", "h", "c"} and (asked.cpus or 1) * asked.nodes > 1:
             copies = "a copy on each core" if known else "a copy for each line of the nodefile"
             # A hostname on each core harms nobody.
             sure = known and any(command in (start.command, start.command.within) for start in program.starts)
-            text = f"pbsdsh without -n starts {copies}: use -n INDEX, once for each node"
-            yield remark("pbsdsh", command.line, text, refuses=sure)
-        elif step and _by_node(index.strip("${}"), command.loop):
-            yield remark("pbsdsh", command.line, f"{wrong}, seq 0 {step} ...")
-        elif whole(index) is not None:
-            numbers.setdefault(int(index), command.line)
+            text = f"pbsdsh without -n starts {copies}; use -n INDEX, once for each node"
+            yield at_line("pbsdsh", command.line, text, refuses=sure)
+        elif 0 < (whole(index) or 0) < step or (step and _by_node(index.strip("${}"), command.loop)):
+            text = f"pbsdsh -n counts cores, not nodes; use steps of {step}: 0, {step}, ..."
+            yield at_line("pbsdsh", command.line, text)
         yield from _in_home(program, asked, command, launch)
-    if step and 1 < len(numbers) <= asked.nodes < step and sorted(numbers) == list(range(len(numbers))):
-        right = ", ".join(f"-n {number * step}" for number in sorted(numbers))
-        yield remark("pbsdsh", next(line for number, line in numbers.items() if number), f"{wrong}: {right}")
 
 
 def _by_node(index: str, loop: str) -> bool:
-    """Tell whether a loop counts 0, 1, 2, ... in the variable `index`."""
+    """Tell whether a loop, and not one over all cores, counts 0, 1, 2, ... in the variable `index`."""
     header, name = loop.partition("\n")[0], re.escape(index)
+    if not index or "NCPUS" in header or ("NODEFILE" in header and not re.search(r"\buniq\b|sort\s+-u", header)):
+        return False
     counts = rf"for\s+{name}\s+in\s+(0\s+1\b|\{{0\.\.\w+\}}|[$`(]*\s*seq\s+(\d+\s+)?(\$\(\([^)]*\)\)|[^\s()`]+)\s*[)`])"
     more = rf"\b{name}\+\+|\+\+{name}\b|\b{name}\+=1\b|\b{name}\s*\+\s*1\b"
-    if not index or re.search(counts, header) or re.search(rf"for\s*\(\(.*({name}\+\+|\+\+{name})", header):
-        return bool(index)
-    over_hosts = re.search(rf"for\s+(?!{name}\b)\w+\s+in\b.*(\buniq\b|sort\s+-u)", header)
-    return over_hosts is not None and re.search(more, loop) is not None
+    return re.search(f"{counts}|{more}", loop) is not None
 
 
-def _in_home(program: Program, asked: Asked, command: Command, launch: Launch) -> Iterator[Remark]:
+def _in_home(program: Program, asked: Asked, command: Command, launch: Launch) -> Iterator[Named]:
     """Find a relative path that pbsdsh is given: it starts programs in the home folder."""
     inner = [one for one in program.body.commands if one.within is command]
     words = [] if any(map(_moves, inner)) else [one.words for one in inner] or [launch.words]
     if file := next(filter(None, map(_relative, words)), None):
-        text = f"pbsdsh starts programs in the home folder, where there is no {file}: write "
-        text += f'"$PBS_O_WORKDIR/{file.removeprefix("./")}"'
-        yield remark("folder", command.line, text, refuses=not asked.folder)
+        right = f'"$PBS_O_WORKDIR/{file.removeprefix("./")}"'
+        text = f"pbsdsh starts programs in the home folder, where there is no {file}; use {right}"
+        yield at_line("folder", command.line, text, refuses=not asked.folder)
 
 
 def _relative(words: list[Word]) -> str | None:
@@ -74,36 +68,34 @@ def _relative(words: list[Word]) -> str | None:
     return word if interpreted or "/" in word or word.endswith(".py") else None
 
 
-def _node_count(program: Program, _asked: Asked) -> Iterator[Remark]:
-    text = "the nodefile has a line for each core: count the hosts, sort -u $PBS_NODEFILE | wc -l"
-    counted: dict[str, int] = {}
+def _node_count(program: Program, _asked: Asked) -> Iterator[Named]:
     for command in program.body.commands:
-        for name, value in [
-            *((one.name, one.value.raw) for one in command.settings),
-            *(word.raw.partition("=")[::2] for word in command.words),
-        ]:
-            wrong = re.search(r"\bwc\s+-l\b", value) and not re.search(r"\buniq\b|\bsort\s+-u|awk", value)
-            if wrong and "PBS_NODEFILE" in value and _COUNTS.fullmatch(name):
-                yield remark("node-count", command.line, text)
-            elif wrong and "PBS_NODEFILE" in value:
-                counted[name] = command.line
-        for before, word in zip(["", *command.words], command.words, strict=False):
-            option = word.partition("=")[0] if "=" in word else before
-            for name in word.expands & counted.keys():
-                if option.startswith("-") and _COUNTS.fullmatch(option.replace("-", "_").replace("__", "--")):
-                    yield remark("node-count", counted.pop(name), text)
-                elif command.name == "pbsdsh":
-                    known = counted.pop(name)
-                    yield remark("node-count", known, f"${name}, if it is to be the nodes: {text}", refuses=False)
+        pairs = [(one.name, one.value) for one in command.settings]
+        for word, after in pairwise([*command.words, Word("")]):
+            name, equals, _ = word.partition("=")
+            pairs += [(name.replace("-", "_"), word if equals else after)] if name.startswith("-") else []
+        for name, value in pairs:
+            own = [program.variables[used].value.raw for used in value.expands & program.variables.keys()]
+            if _COUNTS.fullmatch(name) and any(map(_counts_lines, (value.raw, *own))):
+                text = "$PBS_NODEFILE has a line for each core; count its hosts with sort -u $PBS_NODEFILE | wc -l"
+                yield at_line("node-count", command.line, text)
 
 
-def _folder(program: Program, asked: Asked) -> Iterator[Remark]:
+def _counts_lines(text: str) -> bool:
+    return (
+        "PBS_NODEFILE" in text
+        and re.search(r"\bwc\s+-l\b", text) is not None
+        and not re.search(r"\buniq\b|\bsort\s+-u|awk", text)
+    )
+
+
+def _folder(program: Program, asked: Asked) -> Iterator[Named]:
     if asked.folder or any(map(_moves, program.body.commands)):
         return
     for start in program.main:
         if not start.layer("pbsdsh") and (file := _relative(start.words)):
-            text = f'PBS starts jobs in the home folder, where there is no {file}: add cd "$PBS_O_WORKDIR"'
-            yield remark("folder", start.line, text)
+            text = f'PBS starts jobs in the home folder, where there is no {file}; use cd "$PBS_O_WORKDIR" before it'
+            yield at_line("folder", start.line, text)
             return
 
 

@@ -49,17 +49,13 @@ def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
 def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     """Return the launcher and the ranks that it starts on a node."""
     starts = asked.starts if scheduler(asked.profile.site.scheduler).starts_ranks else 1
-    if launch and launch.layer("srun"):
-        starts = step_size(asked, launch)[1]
     if launch is None:
         return "tasks", starts if starts > 1 else asked.gpus or 1
+    if launch.layer("srun"):
+        starts = step_size(asked, launch)[1]
     if own := launch.layer("torchrun", "deepspeed", "accelerate"):
-        asked_for = own.options.get("nproc-per-node") or own.options.get("num-gpus") or ""
-        ranks = int(asked_for) if re.fullmatch(r"[1-9]\d{0,4}", asked_for) else asked.gpus or 1
-        total = own.options.get("num-processes", "")
-        if re.fullmatch(r"[1-9]\d{0,4}", total):
-            ranks = max(int(total) // asked.nodes, 1)
-        return "torchrun", ranks
+        total, per_node = (_first(own.options, names) for names in ("num-processes", "nproc-per-node num-gpus"))
+        return "torchrun", (total and max(total // asked.nodes, 1)) or per_node or asked.gpus or 1
     if mpirun := launch.layer("mpirun"):
         return "mpirun", _mpi(asked, mpirun.options, starts)
     if starts > 1:  # where nothing starts them it is one process, which has the cores of all the tasks
@@ -69,17 +65,17 @@ def _ranks(asked: Asked, launch: Launch | None) -> tuple[str, int]:
     return "tasks", 1
 
 
+def _first(options: dict[str, str], names: str) -> int:
+    """Return the first number that one of these options has, or 0."""
+    return next(filter(None, (whole(options.get(name, "")) for name in names.split())), 0)
+
+
 def _mpi(asked: Asked, options: dict[str, str], starts: int) -> int:
-    for name in ("npernode", "ppn", "perhost", "N"):
-        if re.fullmatch(r"[1-9]\d{0,4}", options.get(name, "")):
-            return int(options[name])
-    if found := re.match(r"ppr:(\d{1,4}):node", options.get("map-by", "")):
-        return max(int(found[1]), 1)
-    total = next((options[name] for name in ("np", "n", "c") if name in options), "")
-    if re.fullmatch(r"[1-9]\d{0,5}", total):
-        return max(math.ceil(int(total) / asked.nodes), 1)
-    if "NGPUS" in total.upper():
+    per_node = re.match(r"ppr:([1-9]\d{0,3}):node", options.get("map-by", ""))
+    if ranks := int(per_node[1]) if per_node else _first(options, "npernode ppn perhost N"):
+        return ranks
+    if total := _first(options, "np n c"):
+        return math.ceil(total / asked.nodes)
+    if any("NGPUS" in options.get(name, "").upper() for name in ("np", "n")):
         return asked.gpus or 1
-    if not scheduler(asked.profile.site.scheduler).starts_ranks:
-        return asked.gpus or asked.cpus or 1
-    return starts
+    return starts if scheduler(asked.profile.site.scheduler).starts_ranks else asked.gpus or asked.cpus or 1

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -11,8 +14,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
-
-from hpclaunch.scripts.quotes import patterns, unclosed, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -36,9 +37,16 @@ _SAYS = {"echo", "printf", "logger", "mail", ":", "sbatch", "qsub"}
 _NAMED = {"declaration_command", "unset_command", "for_statement"}  # their first word is no word to the library
 _DEEPEST = 5  # shells started by shells
 _LONGEST_LOOP = 5000
+_PATIENCE = 20  # seconds for bash to read a script
 # tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
 _JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
-_LEFT = re.compile(r"<\w[\w .:/-]*>")  # what an example left to be filled in looks like redirections
+# What an example left to be filled in would be read as redirections.
+_LEFT = re.compile(r"(?<=[=/@:+])<[A-Za-z][\w -]*>|<(?:your|my|insert|path)[\w /.-]*>", re.IGNORECASE)
+_LETTERS = str.maketrans("<> ", "\ue001\ue002\ue003")
+_FROM_LETTERS = str.maketrans("\ue001\ue002\ue003", "<> ")
+_EXPANDED = "\ue000"  # stands for what the shell expands while a word's quotes are removed
+_QUOTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_GONE = re.compile(r"\\\n|\\(?=[$`])|\$(?=['\"])")  # what bash removes and shlex does not
 _HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([\w=.!+%@-]+)\2")
 
 
@@ -103,8 +111,8 @@ class Command(Struct):
 class Script(Struct):
     """A script as far as it could be read.
 
-    `error` is the line of a quote or block that is never closed, and what that is; `unread` is the first line that
-    could not be read, `heredocs` are those that are other files'.
+    `error` is what bash refuses, with its line; `unread` is the first line that the library could not read, `heredocs`
+    are those that are other files'.
     """
 
     commands: list[Command] = []
@@ -120,16 +128,28 @@ def can_read() -> bool:
 
 def read(text: str) -> Script:
     """Return the commands of `text`; none without the library that reads bash."""
-    heredocs = heredoc_lines(text.split("\n"))
-    if not can_read():
-        return Script([], heredocs)
-    reader = _Reader(text)
-    reader.walk()
-    called = {word for command in reader.commands for word in command.words}
-    script = Script([one for one in reader.commands if not one.function or one.function in called], heredocs)
-    if reader.unread:
-        script.error, script.unread = unclosed(text, heredocs, reader.leaves), reader.unread
+    script = Script(heredocs=heredoc_lines(text.split("\n")), error=syntax_error(text))
+    if can_read():
+        reader = _Reader(text)
+        reader.walk()
+        called = {word for command in reader.commands for word in command.words}
+        script.commands = [one for one in reader.commands if not one.function or one.function in called]
+        script.unread = reader.unread
+        if script.error and re.search("EOF|end of file", script.error[1]):  # bash names the last line
+            script.error = reader.unread or script.error[0], script.error[1]
     return script
+
+
+def syntax_error(text: str) -> tuple[int, str] | None:
+    """Return the line and the message of bash's first error in a script, or None if it reads all of it."""
+    command = ["bash", "-O", "extglob", "-n", "/dev/stdin"]
+    data = text.encode(errors="surrogateescape")
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+    found = re.search(r"line (\d+): (?!warning)(.*)", done.stderr.decode(errors="replace"))
+    return (int(found[1]), found[2]) if done.returncode > 0 and found else None
 
 
 def heredoc_lines(lines: list[str]) -> set[int]:
@@ -160,11 +180,11 @@ class _Reader:
     """One pass over a text that begins at `line`, and over the texts for other shells in it."""
 
     def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
-        self.source = _JOINED.sub(r"${\1}", text).encode(errors="replace")
+        text = _LEFT.sub(lambda found: found[0].translate(_LETTERS), _JOINED.sub(r"${\1}", text))
+        self.source = text.encode(errors="replace")
         self.line, self.depth = line, depth
         self.root = _parser().parse(self.source).root_node
         self.commands: list[Command] = []
-        self.leaves: list[tuple[str, int]] = []
         self.unread = 0
 
     def walk(self, around: Command | None = None) -> None:
@@ -173,11 +193,7 @@ class _Reader:
         while stack:
             node, parent, context = stack.pop()
             if node.type == "ERROR" or node.is_missing:
-                self.unread = self.unread or self._line(node)
-                if left := _LEFT.search(self.source.split(b"\n")[node.start_point.row].decode(errors="replace")):
-                    self.commands.append(Command(self._line(node), settings=[Setting("", Word(left[0]))]))
-            elif not node.child_count:
-                self.leaves.append((node.type, self._line(node)))
+                self.unread = self.unread or self._line(parent if node.is_missing else node)
             if node.type in _COMMANDS or (node.type == "variable_assignment" and parent.type not in _COMMANDS):
                 self._command(node, parent if parent.type == "redirected_statement" else node, context)
             elif node.type == "redirected_statement" and node.children[0].type not in _COMMANDS:
@@ -197,11 +213,14 @@ class _Reader:
         return self.line + node.start_point.row
 
     def _text(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
+        return self._between(node.start_byte, node.end_byte).translate(_FROM_LETTERS)
+
+    def _between(self, start: int, end: int) -> str:
+        return self.source[start:end].decode(errors="replace")
 
     def _command(self, node: Node, whole: Node, context: Command) -> None:
         """Add the command that a node is; `whole` is the node with its redirections."""
-        command = structs.replace(context, line=self._line(node), words=[], settings=[])
+        command = structs.replace(context, line=self._line(node), words=[], settings=[], files=[], heredocs=[])
         parts = [node] if node.type == "variable_assignment" else node.children
         for part in parts if whole is node else [*parts, *whole.children]:
             if part.type == "variable_assignment":
@@ -218,41 +237,52 @@ class _Reader:
             self.commands += reader.commands
 
     def _setting(self, node: Node) -> Setting:
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        array = [item for item in value.children if item.type in _WORDS] if value and value.type == "array" else None
-        items = None if array is None else [self._word(item) for item in array]
-        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""), items)
+        name, value = (node.child_by_field_name(field) for field in ("name", "value"))
+        setting = Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
+        if value and value.type == "array":
+            setting.items = [self._word(item) for item in value.children if item.type in _WORDS]
+        return setting
 
     def _redirect(self, command: Command, node: Node) -> None:
         for part in node.children:
             if part.type in _REDIRECTS:  # behind a heredoc's
                 self._redirect(command, part)
             elif part.type == "heredoc_body":
-                command.heredocs = [*command.heredocs, self._text(part)]
+                command.heredocs.append(self._text(part))
             elif node.type == "file_redirect" and part.type in _WORDS - {"number"}:
-                left = _LEFT.match(self.source[node.start_byte : node.start_byte + 80].decode(errors="replace"))
-                command.files = [*command.files, Word(left[0]) if left else self._word(part)]
+                command.files.append(self._word(part))
 
     def _word(self, node: Node) -> Word:
-        """Return a word: the parts that the shell expands as they are, those between without their quotes."""
-        text, double, at = "", False, node.start_byte
-        expands: set[str] = set()
-        nodes, found = [node], []
-        while nodes:
-            part = nodes.pop()
-            if part.type in _EXPANSIONS:
-                found.append(part)
-            else:
-                nodes += reversed(part.children)
-        for part in found:
+        """Return a word without its quotes; what the shell expands in it stays as it is written."""
+        text, at = "", node.start_byte
+        expands, parts = set[str](), list[str]()
+        for part in _expansions(node):
             raw = self._text(part)
-            start = part.start_byte + len(raw) - len(raw.lstrip())  # a blank before it is counted in
-            before, bare, double = unquoted(self.source[at:start].decode(errors="replace"), double)
-            named = re.match(r"\$\{?[!#]?(\w+)", raw.lstrip())
-            expands |= {named[1] if named else "$(", *patterns(bare)}
-            text, at = text + before + raw.lstrip(), part.end_byte
-        rest, bare, _ = unquoted(self.source[at : node.end_byte].decode(errors="replace"), double)
-        return Word(text + rest, self._text(node), expands | patterns(bare), self._line(node))
+            parts.append(raw.lstrip())
+            start = part.start_byte + len(raw) - len(parts[-1])  # a blank before it is counted in
+            text, at = text + self._between(at, start) + _EXPANDED, part.end_byte
+            named = re.match(r"\$\{?[!#]?(\w+)", parts[-1])
+            expands.add(named[1] if named else "$(")
+        text += self._between(at, node.end_byte)
+        bare = _QUOTED.sub("", text)
+        expands |= {"~"} if bare.startswith("~") else set()
+        expands |= {"*"} if re.search(r"[*?]|\[.+\]|\{.*(,|\.\.).*\}", bare) else set()
+        if len(bare) < len(text) or "$" in bare:
+            with suppress(ValueError):  # a part of what could not be read
+                text = " ".join(shlex.split(_GONE.sub("", text)))
+        text = re.sub(_EXPANDED, lambda _: parts.pop(0) if parts else "", text).translate(_FROM_LETTERS)
+        return Word(text, self._text(node), expands, self._line(node))
+
+
+def _expansions(node: Node) -> Iterator[Node]:
+    """Yield what the shell expands in a word, in its order."""
+    nodes = [node]
+    while nodes:
+        part = nodes.pop()
+        if part.type in _EXPANSIONS:
+            yield part
+        else:
+            nodes += reversed(part.children)
 
 
 def _with(context: Command, name: str) -> Command:

@@ -5,38 +5,31 @@ from __future__ import annotations
 from hpclaunch.job.directives.read import words
 from hpclaunch.job.directives.sbatch import SLURM_TAKES
 
-# srun's own, beside sbatch's, that take a value as a word of its own.
-SRUN_VALUES = {"mpi", "cpu-bind", "jobid", "relative", "het-group", "multi-prog", "label-format", "wait", "bcast"} | {
-    name for name, takes in SLURM_TAKES.items() if takes == "="
+# What starts other programs: the options, without their dashes, whose value is a word of its own.
+VALUES = {
+    "srun": words("mpi cpu-bind jobid relative het-group multi-prog label-format bcast r T C W")
+    | {name for name, takes in SLURM_TAKES.items() if takes == "="},
+    "mpirun": words(
+        """
+        H N bind-to bootstrap c cpus-per-proc f genvlist genvnone-list host hostfile hosts launcher machinefile map-by n
+        np npernode output-filename perhost ppn prefix rank-by rmk timeout wd wdir x
+        """
+    ),
+    "pbsdsh": words("n c h"),
+    "ssh": words("o p i l"),
+    "deepspeed": words(
+        """
+        exclude hostfile include launcher launcher-args master-addr master-port max-train-batch-size node-rank
+        num-gpus num-nodes
+        """
+    ),
 }
-SRUN_FLAGS = "kKlsuvQEXZO"
-# Options of mpirun with one value, in Open MPI, Intel MPI and MPICH; and with two.
-MPI_ONE = words(
-    """
-    --bind-to --cpus-per-proc --host --hostfile --machinefile --map-by --n --np --npernode --output-filename
-    --prefix --rank-by --timeout --wdir -H -N -bind-to -bootstrap -c -f -genvlist -genvnone-list -host -hostfile
-    -hosts -launcher -machinefile -map-by -n -np -npernode -output-filename -perhost -ppn -rank-by -rmk -wd
-    -wdir -x
-    """
-)
-MPI_TWO = {"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env"}
-# Options without a value of torchrun and accelerate, and with one of deepspeed.
-TORCHRUN_FLAGS = words(
-    """
-    m module no-local-rank no-python run-path standalone use-env virtual-local-rank
-    """
-)
-ACCELERATE_FLAGS = words(
-    """
-    cpu debug m module multi-gpu no-python q quiet same-network tpu use-deepspeed use-fsdp
-    """
-)
-DEEPSPEED_VALUES = words(
-    """
-    exclude hostfile include launcher launcher-args master-addr master-port max-train-batch-size node-rank
-    num-gpus num-nodes
-    """
-)
+MPI_TWO = words("mca gmca genv env")  # options of mpirun with two values
+# Of these all options have a value but those.
+FLAGS = {
+    "torchrun": words("m module no-local-rank no-python run-path standalone use-env virtual-local-rank"),
+    "accelerate": words("cpu debug m module multi-gpu no-python q quiet same-network tpu use-deepspeed use-fsdp"),
+}
 # What a script runs beside its program: never the program itself, even under srun.
 ASIDE = words(
     """

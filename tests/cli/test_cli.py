@@ -39,7 +39,7 @@ def test_script_goes_to_a_file(cli, work):
     assert (work / "job.sh").read_text() == printed
     missing = cli(*RENDER, "-o", "no/job.sh", "--", "true")
     assert missing.exit_code == 1
-    assert missing.stderr.endswith("hpclaunch: no/job.sh: cannot be written: No such file or directory\n")
+    assert missing.stderr.endswith("hpclaunch: no/job.sh: No such file or directory\n")
 
 
 def test_command_needs_no_dashes(cli):
@@ -190,7 +190,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ),
         ((*RENDER, "--workload", "env", "true"), 1, "give a COMMAND or --workload env, not both"),
         (("workload", "copy", "mnits", "train.py"), 1, "no workload 'mnits' (did you mean mnist?)"),
-        (("workload", "copy", "mnist", "no/train.py"), 1, "no/train.py: cannot be written: No such file or directory"),
+        (("workload", "copy", "mnist", "no/train.py"), 1, "no/train.py: No such file or directory"),
         (("render", "-s", 300 * "x" + ".yaml"), 1, "cannot be read: File name too long"),
         (("render", "-s", 300 * "x"), 1, "File name too long"),
     ],
@@ -306,7 +306,10 @@ def test_workload_is_copied_to_be_edited(cli, work):
     assert (work / "my train.py").read_text() == paths.WORKLOADS["mnist"].read_text()
     (work / "my train.py").write_text("mine")
     again = cli("workload", "copy", "env", "my train.py")
-    assert (again.exit_code, again.stderr) == (1, "hpclaunch: my train.py exists; name a new file\n")
+    assert (again.exit_code, again.stderr) == (
+        1,
+        "hpclaunch: my train.py exists and is not a copy of env's; use another name or folder\n",
+    )
     assert (work / "my train.py").read_text() == "mine"
     assert cli("workload", "copy", "mnist", "second.py").exit_code == 0  # the same digits.py serves both
 
@@ -314,7 +317,7 @@ def test_workload_is_copied_to_be_edited(cli, work):
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("train.py", "digits.py exists and is not the one that mnist imports; name another folder"),
+        ("train.py", "digits.py exists and is not a copy of mnist's; use another name or folder"),
         ("digits.py", "digits.py is the name of a file that mnist imports; use another name"),
     ],
 )

@@ -151,7 +151,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0 and stdout
     assert stderr == NOT_SHIPPED + (
-        "hpclaunch: warning: --max-cost and --confirm-above cannot be kept: the price of job.sh is not known\n"
+        "hpclaunch: warning: max_cost and confirm_above are not checked: the price of job.sh is not known\n"
     )
     process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
     assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", NOT_SHIPPED)
@@ -159,7 +159,7 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     profile.write_text(profile.read_text() + "confirm_above: 20\n")
     process = start("submit", "--site", "gadi-here", "--script", "job.sh")
     assert process.communicate(timeout=60)[1] == NOT_SHIPPED + (
-        "hpclaunch: warning: confirm_above of gadi-here cannot be kept: the price of job.sh is not known\n"
+        "hpclaunch: warning: max_cost and confirm_above are not checked: the price of job.sh is not known\n"
     )
 
 

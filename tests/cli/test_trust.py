@@ -109,7 +109,7 @@ def test_the_doctor_says_what_it_did_not_try(hostile, cli):
     """It names the files whose lines would run, and where one's own belong."""
     said = " ".join(cli("doctor").stdout.split())
     assert "not tried: site_profiles/gadi.yaml, ./hpclaunch.yaml, templates/gadi.sh.j2 may be anybody's" in said
-    assert "what is yours belongs into" in said
+    assert "move what is yours to" in said
 
 
 def test_the_doctor_imports_nothing_of_the_current_folder(work):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -15,14 +16,14 @@ from standin.pbs.settings import Queue
 
 from hpclaunch import doctor, paths
 from hpclaunch.doctor import environment, folders, scheduler
-from hpclaunch.doctor.result import Result
+from hpclaunch.doctor.result import ok
 
 LOCAL = ("doctor", "--site", "local")
 
 
 @pytest.fixture
 def examined(cli, monkeypatch, tmp_path):
-    """Call doctor: its findings by probe, as verdict, text, remedy; the exit code must be as expected."""
+    """Call doctor: its diagnostics by probe, as verdict, text, remedy; the exit code must be as expected."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def call(*words: str, code: int) -> dict[str, list[tuple[str, str, str]]]:
@@ -40,7 +41,7 @@ def examined(cli, monkeypatch, tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Leave out the environment, whose import of torch takes seconds."""
-    monkeypatch.setattr(environment, "PROBES", {})
+    monkeypatch.delitem(doctor.PROBES, "environment")
 
 
 @pytest.fixture
@@ -57,10 +58,10 @@ def light(monkeypatch, tmp_path):
 def test_a_laptop_is_well(cli, examined):
     """On a laptop, `--site local` finds python, torch, Lightning and folders, asks no scheduler, and exits with 0."""
     found = examined("--site", "local", code=0)
-    assert {row[0] for probe, rows in found.items() for row in rows if probe not in ("room", "quota")} == {"ok"}
+    assert {row[0] for probe, rows in found.items() for row in rows if probe != "room"} == {"ok"}
     assert found["scheduler"][0][1] == "none is needed, jobs run on this machine"
     assert found["python"][0][1].startswith(sys.executable)
-    assert {"environment", "torch", "lightning", "run folder", "clock", "room", "own folders"} <= found.keys()
+    assert {"environment", "torch", "lightning", "run folder", "room", "own folders"} <= found.keys()
     table = cli(*LOCAL).stdout.splitlines()
     assert table[0] == "ok       scheduler    none is needed, jobs run on this machine"
 
@@ -176,7 +177,7 @@ def test_slurm_says_why_it_would_refuse(examined, programs, quick):
 
 
 def test_a_job_that_the_site_refuses(examined, quick, qsub):
-    """What hpclaunch itself would refuse is a finding among the others."""
+    """What hpclaunch itself would refuse is a diagnostic among the others."""
     qsub()
     found = examined("--site", "gadi-here", "-t", "90h", code=1)
     assert found["job"][0][0] == "problem"
@@ -213,10 +214,11 @@ def test_a_venv_without_torch(examined, work):
 
 def test_torch_without_cuda_for_a_job_with_gpus():
     """A CPU build of torch is a problem to a job that asks for GPUs."""
-    plan = SimpleNamespace(workload=None, gpus_per_node=4)
-    finding = environment._torch(SimpleNamespace(plan=plan), {"torch": "2.9+cpu", "cuda": None}, "")
-    assert finding.verdict == "problem"
-    assert "without CUDA" in finding.found
+    plan = SimpleNamespace(workload=None, gpus_per_node=4, launcher="tasks")
+    found = {"torch": "2.9+cpu", "cuda": None, "pytorch_lightning": "2"}
+    result, _ = environment._torch(plan, found)
+    assert result.verdict == "problem"
+    assert "without CUDA" in result.message
 
 
 def test_no_python_in_the_environment(examined):
@@ -254,31 +256,22 @@ def test_a_folder_that_cannot_be_written(examined, quick, monkeypatch):
     assert "submit from a folder that you may write to" in found["run folder"][0][2]
 
 
-def test_a_clock_that_is_wrong(examined, quick, monkeypatch):
-    """A file server whose clock differs from this host's is a warning."""
-    now = time.time
-    monkeypatch.setattr(folders.time, "time", lambda: now() - 90)
-    found = examined("--site", "local", code=0)
-    assert found["clock"][0][:2] == ("warning", "this host and the file server are 90 s apart")
+def test_a_full_quota_is_a_problem(examined, quick, monkeypatch):
+    """Where nothing more can be written the doctor says so in the system's words."""
 
+    def full(_):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
-def test_a_full_quota_is_a_problem(examined, quick, programs):
-    """Where `quota` says that the limit is reached, so does the doctor."""
-    mount = folders.mount_of(Path.cwd().resolve())
-    kind = "lfs" if mount.kind == "lustre" else "quota"
-    programs(kind, f"echo '{mount.device} 960 0 1000 0 10 10 20 0'; exit 1")
-    found = examined("--site", "local", code=1)["quota"]
-    assert [row[0] for row in found] == ["warning", "problem"]
-    assert "10 of 10 files used" in found[1][1]
+    monkeypatch.setattr(os, "fsync", full)
+    found = examined("--site", "local", code=1)["run folder"]
+    assert found[0][:2] == ("problem", f"{Path.cwd()}: Disk quota exceeded")
 
 
 def test_a_state_folder_that_cannot_be_written(examined, quick, monkeypatch):
-    """Without its registry hpclaunch cannot follow jobs: a problem; without its cache it is slower: a warning."""
+    """Without its registry hpclaunch cannot follow jobs: a problem."""
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    monkeypatch.setattr(folders.os, "access", lambda path, _: not str(path).startswith("/proc"))
     found = examined("--site", "local", code=1)["own folders"]
-    assert [row[0] for row in found] == ["problem", "warning"]
+    assert found[0][0] == "problem"
     assert "XDG_STATE_HOME" in found[0][2]
 
 
@@ -286,16 +279,16 @@ def test_one_bad_probe_stops_no_other(examined, quick, monkeypatch):
     """A probe that fails, or hangs on a dead file system, costs its own line only, and not for ever."""
 
     def fails(_):
-        yield Result("odd", "ok", "so far")
+        yield ok("odd", "so far")
         raise ValueError("a b\nc")
 
     def hangs(_):
         time.sleep(30)
         yield
 
-    monkeypatch.setattr(doctor, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(doctor, "LEFT_SECONDS", 0.3)
-    monkeypatch.setattr(folders, "PROBES", {"odd": fails, "slow": hangs, "own folders": folders.own_folders})
+    bad = {"odd": (fails, 0.2), "slow": (hangs, 0.2), "folders": (folders.probe, 10)}
+    monkeypatch.setattr(doctor, "PROBES", bad)
     found = examined("--site", "local", code=1)
     assert found["odd"] == [("ok", "so far", ""), ("warning", "cannot tell: a b c", "")]
     assert found["slow"][0][:2] == ("problem", "no answer after 0.2 s")

@@ -1,4 +1,4 @@
-"""How the doctor tells shared folders from local ones, and reads room and quotas."""
+"""How the doctor tells shared folders from local ones, and judges the room."""
 
 from __future__ import annotations
 
@@ -30,12 +30,9 @@ overlay /home/over overlay rw 0 0
         ("/tmp/x", "problem"),  # noqa: S108
     ],
 )
-def test_shared_folders_are_told_from_local_ones(path, verdict, monkeypatch):
+def test_shared_folders_are_told_from_local_ones(path, verdict):
     """A run folder on a network file system is well, one on this host's disk doubtful, one in /tmp wrong."""
-    find = folders.mount_of
-    monkeypatch.setattr(folders, "mount_of", lambda folder: find(folder, MOUNTS))
-    patient = SimpleNamespace(folder=Path(path), profile=SimpleNamespace(site=SimpleNamespace(scheduler="slurm")))
-    assert [finding.verdict for finding in folders.shared(patient)] == [verdict]
+    assert folders._shared(Path(path), MOUNTS).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -46,17 +43,4 @@ def test_room_is_space_and_files(gb, files, verdict, monkeypatch, tmp_path):
     """A file system without space, or without room for more files, is told."""
     status = SimpleNamespace(f_bavail=int(gb * 1e9), f_frsize=1, f_favail=files, f_files=10**7)
     monkeypatch.setattr(folders.os, "statvfs", lambda _: status)
-    (finding,) = folders.room(SimpleNamespace(folder=tmp_path))
-    assert finding.verdict == verdict
-
-
-def test_quotas_are_read_as_quota_and_lfs_print_them():
-    """Space and files, soft limit before hard, over or near it, wrapped behind a long name or not."""
-    lfs = "/scratch/of/a/very/long/name\n        950*    900    1000       -      12       0      0       -\n"
-    assert list(folders._quotas(lfs, {"/scratch/of/a/very/long/name"})) == [("kB", 950, 900)]
-    quota = (
-        "Disk quotas for user me (uid 1000):\n  Filesystem blocks quota limit grace files quota limit grace\n"
-        "  /dev/sda1 10 0 100 0 7 0 7 0\n  /dev/sdb1 1 1 1 0 1 1 1 0\n"
-    )
-    assert list(folders._quotas(quota, {"/dev/sda1", "/"})) == [("kB", 10, 100), ("files", 7, 7)]
-    assert list(folders._quotas("Disk quotas for user me: none", {"/"})) == []
+    assert folders._room(tmp_path).verdict == verdict

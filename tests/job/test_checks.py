@@ -87,7 +87,7 @@ CASES = [
         {"machine": {"cores": 2}, "nodes": 4},
     ),
     ("whole-nodes", G, REFUSES, {"nodes": 2, "gpus_per_node": 3}, "use --gpus-per-node 4", {"nodes": 2}),
-    ("exclusive", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
+    ("whole-nodes", J, WARNS, {"nodes": 2, "gpus_per_node": 3}, "8 GPUs, 8 GPU-hours", {"gpus_per_node": 3}),
     ("cpus", G, REFUSES, {"gpus_per_node": 2, "cpus_per_task": 13}, "2 x 12 = 24", {"cpus_per_task": 12}),
     ("cpus", J, REFUSES, {"cpus_per_task": 11}, "a v100 node has 40", {"cpus_per_task": 10}),
     ("cpus", J, WARNS, {"gpus_per_node": 1, "cpus_per_task": 11}, "charged", {"gpus_per_node": 1, "cpus_per_task": 10}),

@@ -31,7 +31,6 @@ def project(work):
         ("python -m pkg.mian", "there is no file pkg/mian.py (did you mean pkg/main.py?)"),
         ("python -um pkg.nothing", "there is no file pkg/nothing.py"),
         ("torchrun --nproc-per-node 1 trian.py", "there is no file trian.py (did you mean train.py?)"),
-        ("python -m torch.distributed.run trian.py", "there is no file trian.py (did you mean train.py?)"),
         ("env A=1 python trian.py", "there is no file trian.py (did you mean train.py?)"),
         ("bash -e jbo.sh", "there is no file jbo.sh (did you mean job.sh?)"),
         ("./nofile.sh", "there is no program ./nofile.sh"),

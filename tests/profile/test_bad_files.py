@@ -48,7 +48,7 @@ YAML = {
         + "".join(f"  p{i}: {{max_core: 1}}\n" for i in range(4_000)),
         ":5: partitions.p0.max_core: unknown key (did you mean max_cores?)",
     ),
-    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "(a+)+, may take forever"),
+    "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "may take forever"),
     "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take forever"),
     "repeats": (BASE + "refused_directives: [{pattern: '.*a.*a.*a.*a', why: x}]\n", "more than 3 repeats"),
     "escape": ('title: "\\e[2Jx"\nscheduler: "\\e]0;hi\\a"\n"\\e[31mkey": 1\n', ":3: \\x1b[31mkey: unknown key"),

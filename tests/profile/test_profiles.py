@@ -43,8 +43,8 @@ def refused(name: str) -> list[str]:
 
 
 def test_every_mistake_is_named_at_once_with_file_and_line(profile):
-    """Mistakes of form and of sense come in one go, each with its line, its key and what would be right."""
-    profile("""\
+    """Mistakes of form, then those of sense, come in one go, each with its line, its key and what would be right."""
+    text = """\
         title: Test
         scheduler: slurn
         default_partition: gpus
@@ -56,17 +56,29 @@ def test_every_mistake_is_named_at_once_with_file_and_line(profile):
             charge: {unit: SU, per: core, rate: free}
             walltime:
               - max_walltime: 2 days
-        """)
+        """
+    profile(text)
     at = "site_profiles/test.yaml"
     assert refused("test") == [
-        f"{at}:2: scheduler: no such scheduler (did you mean slurm?)",
-        f"{at}:3: default_partition: no such partition (did you mean gpu?)",
         f'{at}:4: default_walltime: YAML reads 48:00:00 as a number: quote it, "48:00:00"',
         f"{at}:7: partitions.gpu.cores_per_nod: unknown key (did you mean cores_per_node?)",
         f"{at}:8: partitions.gpu.gpus_per_node: expected `int` >= 0 (it says '-4')",
         f"{at}:9: partitions.gpu.charge.rate: expected `float`, got `str` (it says 'free')",
         f"{at}:11: partitions.gpu.walltime.0.max_walltime: "
         "expected HH:MM:SS in quotes, like \"48:00:00\" (it says '2 days')",
+    ]
+    for old, new in (
+        ("48:00:00", "'48:00:00'"),
+        ("_nod:", "_node:"),
+        ("-4", "4"),
+        ("free", "3"),
+        ("2 days", "'48:00:00'"),
+    ):
+        text = text.replace(old, new)
+    profile(text)
+    assert refused("test") == [
+        f"{at}:2: scheduler: no such scheduler (did you mean slurm?)",
+        f"{at}:3: default_partition: no such partition (did you mean gpu?)",
     ]
 
 

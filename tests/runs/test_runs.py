@@ -212,14 +212,14 @@ def test_a_limit_of_a_qos_is_not_blamed_on_the_account(work, monkeypatch, reason
 def test_no_file_is_left_half_written(tmp_path, monkeypatch):
     """A write that fails half-way leaves the old content and no other file."""
     path = tmp_path / "run.json"
-    registry.write_whole(path, b"old")
+    paths.write_whole(path, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        registry.write_whole(path, b"new")
+        paths.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.glob(".*")) == []
 

@@ -12,8 +12,9 @@ from conftest import call, program, start, submit
 
 from hpclaunch.executors.job import Watcher
 from hpclaunch.runs import registry
-from hpclaunch.runs.registry import COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, UNKNOWN, Run, State
+from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import slurm
+from hpclaunch.schedulers.job import COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, UNKNOWN, State
 
 
 @pytest.fixture(autouse=True)

@@ -14,19 +14,9 @@ from hpclaunch.profile.model import Messages
 from hpclaunch.profile.rules import messages_mistakes
 from hpclaunch.profile.yamlfile import Document, convert
 from hpclaunch.runs import registry
-from hpclaunch.runs.registry import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    PENDING,
-    REQUEUED,
-    RUNNING,
-    TIMEOUT,
-    UNKNOWN,
-    Run,
-    State,
-)
+from hpclaunch.runs.registry import Run
 from hpclaunch.runs.why import explain
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, State
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_the_draft_renders(detected, cli):
         assert f"#SBATCH {line}\n" in result.stdout
     refused = cli("render", "--site", "mine", "-p", "gpu", "--nodes", "2", "-t", "30h", "--qos", "normal", "--", "true")
     assert refused.exit_code == 1
-    assert "normal allows 24:00:00" in refused.stderr
+    assert "walltime: 30:00:00 exceeds gpu's limit of 24:00:00" in refused.stderr
 
 
 def test_without_accounting_the_partitions_are_there(programs, detected):

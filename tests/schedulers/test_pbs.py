@@ -21,6 +21,7 @@ from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers import pbs
+from hpclaunch.schedulers.job import State
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
 
@@ -105,15 +106,19 @@ def test_cancel(qsub):
 
 
 @pytest.mark.slow
-def test_after_waits_for_success(qsub):
+def test_after_waits_for_success(qsub, work):
     """A job --after another starts once that has succeeded; after a failed one it is CANCELLED, and `why` says so."""
     qsub()
-    good = submit(*GADI, "--", "sleep", "2")
+    until = f"until [ -e {work}/end ]; do sleep 0.2; done"
+    good = submit(*GADI, "--", "sh", "-c", until)
     second = submit(*GADI, "--after", good, "--", "true")
     assert (state(second)["word"], state(second)["reason"]) == ("PENDING", "Dependency")
+    (work / "end").touch()
     call("wait", second)
-    bad = submit(*GADI, "--", "sh", "-c", "sleep 2; exit 1")
+    (work / "end").unlink()
+    bad = submit(*GADI, "--", "sh", "-c", f"{until}; exit 1")
     third = submit(*GADI, "--after", bad, "--", "true")
+    (work / "end").touch()
     call("wait", third, code=1)
     assert state(third)["word"] == "CANCELLED"
     assert "has failed" in call("why", third)
@@ -284,10 +289,10 @@ def test_a_server_that_restarts_ends_no_wait(work, monkeypatch):
     """A question without an answer is repeated; only the very first, or many in a row, end the waiting."""
     answers = iter(
         [
-            {"1": registry.State("RUNNING")},
+            {"1": State("RUNNING")},
             SchedulerError("down"),
             SchedulerError("down"),
-            {"1": registry.State("COMPLETED")},
+            {"1": State("COMPLETED")},
         ]
     )
 

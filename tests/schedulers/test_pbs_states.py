@@ -12,20 +12,10 @@ from conftest import program
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
-from hpclaunch.runs.registry import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    PENDING,
-    REQUEUED,
-    RUNNING,
-    TIMEOUT,
-    UNKNOWN,
-    Run,
-    State,
-)
+from hpclaunch.runs.registry import Run
 from hpclaunch.runs.why import explain
 from hpclaunch.schedulers import pbs
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, UNKNOWN, State
 
 BEGAN = "Job run at Fri Nov 20 at 10:02 on (gpu1:ncpus=48:ngpus=4)"
 FAILED_OR_WELL = {92: "finished", 93: "failed"}

@@ -373,7 +373,7 @@ def place(factor):
     return factor * int(os.environ["RANK"]), os.environ["MASTER_ADDR"], os.environ["NODE_RANK"]
 executor = hpclaunch.executor("jz", nodes=1, tasks_per_node=2, walltime="00:05:00", account="abc@v100")
 executor.update_parameters(nodes=2)
-assert isinstance(executor, submitit.SlurmExecutor)
+assert isinstance(executor, submitit.core.core.Executor)
 job = executor.submit(place, 10)
 expected = [(0, "r6i4n0", "0"), (10, "r6i4n0", "0"), (20, "r6i4n0", "1"), (30, "r6i4n0", "1")]
 assert job.results() == expected, job.results()

@@ -12,7 +12,7 @@ from conftest import COUNT, call, state, submit, wait_until
 
 import hpclaunch
 
-pytestmark = [pytest.mark.usefixtures("slurm"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("slurm"), pytest.mark.slow, pytest.mark.timeout(900)]
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
 MNIST = Path(hpclaunch.__file__).parent / "workloads" / "mnist.py"
 
@@ -41,7 +41,7 @@ def test_a_training_of_three_walltimes_completes(work):
     """More than two walltimes of training end COMPLETED, each epoch and step trained once, by srun and by torchrun."""
     words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "9")
     jobs = [submit(*words, "--launcher", launcher, *train(110)) for launcher in ("tasks", "torchrun")]
-    call("wait", *jobs, seconds=900)
+    call("wait", *jobs, seconds=800)
     for job in jobs:
         assert state(job)["word"] == "COMPLETED"
         assert attempts(job) >= 3

@@ -71,7 +71,7 @@ def test_the_command_line_wins_over_the_script(cli, old):
 
 
 def test_json_has_it_all(cli, old):
-    """--json: the findings with their lines."""
+    """--json: the diagnostics with their lines."""
     told = json.loads(cli("check", "--script", old, "--site", "jean-zay", "--json").stdout)
     assert (told["script"], told["site"], told["refused"]) == ("old.sh", "jean-zay", True)
     assert {"line": 5, "check": "ntasks"}.items() <= told["diagnostics"][0].items()
@@ -80,7 +80,7 @@ def test_json_has_it_all(cli, old):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (None, "cannot be read: No such file"),
+        (None, "x.sh: No such file or directory"),
         (b"", "an empty file"),
         (b"\n \n", "an empty file"),
         (b"\x7fELF\0\0", "a binary file"),

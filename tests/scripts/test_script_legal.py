@@ -182,7 +182,7 @@ def test_an_address_is_no_path():
         ("pbsdsh -u hostname\npbsdsh -n 0 ./run.sh\n", "pbsdsh", True),
         ("pbsdsh -v -- hostname\npbsdsh -n 0 ./run.sh\n", "pbsdsh", False),
         ("N=$(wc -l < $PBS_NODEFILE)\ntorchrun --nnodes $N --nproc_per_node 4 train.py\n", "node-count", True),
-        ("N=$(cat $PBS_NODEFILE | wc -l)\npbsdsh -n 0 ./run.sh $N & wait\n", "node-count", False),
+        ("torchrun --nnodes=$(wc -l < $PBS_NODEFILE) --nproc_per_node 4 train.py\n", "node-count", True),
     ],
 )  # fmt: skip
 def test_more_ways_to_count_nodes_as_cores(text, check, refuses):
@@ -192,7 +192,8 @@ def test_more_ways_to_count_nodes_as_cores(text, check, refuses):
 
 @pytest.mark.parametrize(
     "text",
-    ["pbsdsh -n 0 ./run.sh & pbsdsh -n 48 ./run.sh & wait\n", "for i in 0 48; do pbsdsh -n $i ./run.sh & done; wait\n",
+    ["pbsdsh -n 0 ./run.sh & pbsdsh -n 48 ./run.sh & wait\n",
+     "for i in $(seq 0 $((PBS_NCPUS-1))); do pbsdsh -n $i ./run.sh & done; wait\n", "for i in 0 48; do pbsdsh -n $i ./run.sh & done; wait\n",
      "N=$(wc -l < $PBS_NODEFILE)\nmpirun -np $N ./a.out\n"],
 )  # fmt: skip
 def test_cores_counted_as_cores_are_fine(text):

@@ -223,9 +223,10 @@ def test_without_history_a_finished_job_is_unknown(standin):
 def test_dependencies(standin):
     """A job held for another runs when that ended as required; else it is deleted without a message."""
     pbs = standin()
-    bad = pbs.submit("sleep 0.5; exit 1")
+    bad = pbs.submit("until [ -e $PBS_O_WORKDIR/end ]; do sleep 0.1; done; exit 1")
     waits = {kind: pbs.submit("true", "-W", f"depend={kind}:{bad}") for kind in ("afterok", "afterany", "afternotok")}
     assert (pbs.job(waits["afterok"])["job_state"], pbs.job(waits["afterok"])["substate"]) == ("H", 22)
+    Path("end").touch()
     assert pbs.ended(waits["afterany"])["Exit_status"] == 0
     assert pbs.ended(waits["afternotok"])["Exit_status"] == 0
     dropped = pbs.ended(waits["afterok"])

@@ -7,20 +7,17 @@ unconfirmed, its checks warn and do not refuse.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
-from hpclaunch.job.checks import command, directives, limits, memory, price, sizes, words
+from hpclaunch.job.checks import command, directives, downloads, folders, limits, memory, sizes, words
 from hpclaunch.job.checks.check import Check, judged
 from hpclaunch.job.diagnostic import Diagnostic, Found
 from hpclaunch.job.directives.options import Script
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
-    from hpclaunch.job.request import Request
-    from hpclaunch.profile.search import Profile
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request
+from hpclaunch.profile.search import Profile
 
 __all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "check_request", "run_check"]
 
@@ -44,7 +41,6 @@ CHECKS: dict[str, Check] = {
     "tasks": Check(sizes.tasks, reads="gpus_per_node", options="tasks_per_node gpus_per_node", source=_NCCL),
     "ranks": Check(sizes.ranks, options="nodes tasks_per_node", source=_REQUEST),
     "whole-nodes": Check(sizes.whole_nodes, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
-    "exclusive": Check(sizes.exclusive, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
     "cpus": Check(
         sizes.cpus,
         reads="cores_per_node cpus_per_gpu cpus_per_gpu_exact",
@@ -71,12 +67,12 @@ CHECKS: dict[str, Check] = {
     "env": Check(words.env, options="env", source=_SCRIPT),
     "modules": Check(words.modules, reads="modules", options="module partition"),
     "storage": Check(
-        command.storage, reads="storage storage_roots storage_given", options="storage env setup venv", source=_SCRIPT
+        folders.storage, reads="storage storage_roots storage_given", options="storage env setup venv", source=_SCRIPT
     ),
-    "home": Check(command.home, reads="home_gb", options="venv env command"),
-    "expiring": Check(command.expiring, reads="expiring", options="env command"),
-    "reach": Check(command.reach, reads="only_on", options="command setup env venv partition"),
-    "download": Check(command.download, reads="internet", options="command setup env partition"),
+    "home": Check(folders.home, reads="home_gb", options="venv env command"),
+    "expiring": Check(folders.expiring, reads="expiring", options="env command"),
+    "reach": Check(folders.reach, reads="only_on", options="command setup env venv partition"),
+    "download": Check(downloads.download, reads="internet", options="command setup env partition"),
     "commands": Check(command.removed_commands, reads="removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
     "program": Check(command.program, options="command", source="this folder, and PATH"),
@@ -103,7 +99,7 @@ CHECKS: dict[str, Check] = {
     "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
     "repeated": Check(directives.repeated, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
     "max-cost": Check(
-        price.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST
+        limits.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST
     ),
 }
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hpclaunch.job.diagnostic import Diagnostic, Found
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
-    from hpclaunch.job.request import Request
-    from hpclaunch.profile.model import Site
-    from hpclaunch.profile.search import Profile
-    from hpclaunch.profile.yamlfile import Key
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request
+from hpclaunch.profile.model import Site
+from hpclaunch.profile.search import Profile
+from hpclaunch.profile.yamlfile import Key
 
 
 class Check(Struct, frozen=True):
@@ -48,31 +45,19 @@ def is_unconfirmed(site: Site, key: Key) -> bool:
     """Tell whether the profile lists `key`, or what holds it, among those whose source is weak."""
     if key[0] != "partitions":
         return key[0] in site.unconfirmed
-    if len(key) < 3:
-        return False
-    partition = site.partitions.get(str(key[1]))
+    partition = site.partitions.get(str(key[1])) if len(key) > 2 else None
     if partition is None:
         return False
-    if key[2] == "qos" and len(key) > 4 and key[4] in partition.qos[int(key[3])].unconfirmed:
-        return True
-    return key[2] in partition.unconfirmed
+    of_qos = key[2] == "qos" and len(key) > 4 and key[4] in partition.qos[int(key[3])].unconfirmed
+    return of_qos or key[2] in partition.unconfirmed
 
 
 def judged(profile: Profile, name: str, check: Check, found: Found) -> Diagnostic:
     """Return the diagnostic of what a check found: refused or warned of, with its source."""
     key = found.key or ()
-    weak = found.key is not None and is_unconfirmed(profile.site, found.key)
-    own = check.sources.get(profile.site.scheduler, check.source)
-    source = profile.where(key) or found.source or own
-    source += ", not confirmed" if weak else ""
-    return Diagnostic(
-        name,
-        found.message,
-        not (found.warns or weak or check.warns),
-        source,
-        ".".join(map(str, key)),
-        suggestions=found.suggestions,
-        edits=found.edits,
-        certain=found.certain,
-        at=found.at,
-    )
+    weak = bool(key) and is_unconfirmed(profile.site, key)
+    own = found.source or check.sources.get(profile.site.scheduler, check.source)
+    source = (profile.where(key) or own) + (", not confirmed" if weak else "")
+    refuses = not (found.warns or weak or check.warns)
+    more = {field: getattr(found, field) for field in ("suggestions", "edits", "certain", "at")}
+    return Diagnostic(name, found.message, refuses, source, ".".join(map(str, key)), **more)

@@ -1,103 +1,50 @@
-"""What a command says about its nodes, its GPUs and its files."""
+"""What a command says about its ranks and its GPUs, and what a site says of its commands."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from hpclaunch.job.checks.check import partition_key
-from hpclaunch.job.checks.downloads import download as fetches
-from hpclaunch.job.checks.downloads import downloads
 from hpclaunch.job.diagnostic import Found
-from hpclaunch.job.storage import as_named, named_by
+from hpclaunch.job.plan import Plan
 
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
-
-# They start a node's ranks; these start those of all nodes, or a job of their own.
-_NODE_LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
+# They start all ranks or a job of their own; the second only those of a node.
 _LAUNCHERS = {"srun", "mpirun", "mpiexec", "pbsdsh", "horovodrun", "sbatch", "qsub"}
-_NODE_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
-# Patterns are compiled where a plain look says that they may match: compiling all takes longer than all the rest.
-_DOWNLOAD_SIGNS = (
-    *("wget", "curl", "aria2c", "gdown", "kaggle", "gsutil", "rclone", "clone", "pull", "fetch", "install", "create"),
-    *(
-        "update",
-        "env",
-        "download",
-        "sync",
-        "login",
-        "s3",
-        "build",
-        "scp",
-        "sftp",
-        "://",
-        "axel",
-        "lftp",
-        "prefetch",
-        "fasterq",
-        "rsync",
-        "nextflow",
-        "npm",
-        "datalad",
-        "dvc",
-    ),
-)
-_ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
-_ONLINE = {"WANDB_MODE": "online", "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
-# What a GPU older than 8.0 cannot do: a sign, a pattern, its name, what to use instead.
+_NODE_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch",
+                   "accelerate.commands.launch"}  # fmt: skip
+# What a GPU older than 8.0 cannot do: a pattern, its name, what to use instead.
 _NEW_GPUS = (
-    ("bf", r"(?i)(?<![a-z])(?:bf16|bfloat16)(?![a-z])", "bf16", "16-mixed"),
-    ("flash", r"(?i)flash[-_]?attn|flash[-_]attention", "FlashAttention-2", "sdpa"),
+    (r"(?i)(?<![a-z])(?:bf16|bfloat16)(?![a-z])", "bf16", "16-mixed"),
+    (r"(?i)flash[-_]?attn|flash[-_]attention", "FlashAttention-2", "sdpa"),
 )
-# Words of a name, whole ones between _, - and dots: --timeout is no `out`. The second is of what is large besides.
-_PARTS = r"(?i)(?:^|[_.-])(?:(?:{})(?:dir|file|folder|path|root)?(?=[_.-]|$){})"
-_RESULTS = "out|outputs?|logs?|save|saved|ckpts?|checkpoints?|root"
-_WRITTEN = _PARTS.format(_RESULTS, "")
-_HOMES = ("~/", "$HOME/", "${HOME}/", "/home/")
-_LARGE = _PARTS.format(rf"{_RESULTS}|caches?|data|datasets?|venvs?", "|(?<=[_.-])home$")
 
 
 def options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each --name of a command with its value, which may be the next word."""
-    for i, word in enumerate(words):
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
-            following = words[i + 1] if i + 1 < len(words) else ""
-            yield name, value if equals else "" if following.startswith("-") else following
-
-
-def settings(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield what a request says of folders: the venv, variables, the command's options."""
-    if plan.request.venv:
-        yield "--venv", plan.request.venv
-    yield from plan.request.env.items()
-    for line in plan.request.setup:
-        found = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s;&|]+)", line) if "=" in line else None
-        if found and found[1] not in plan.request.env:
-            yield found[1], found[2].strip("\"'")
-    yield from ((f"--{name}", value) for name, value in options(plan.request.command))
+    """Yield each option of a command with its value: of --name=value, --name value, and name=value."""
+    for word, following in pairwise([*words, "-"]):
+        name, equals, value = word.partition("=")
+        if equals:
+            yield name, value
+        elif name.startswith("--") and not following.startswith("-"):
+            yield name, following
 
 
 def launcher(plan: Plan) -> Iterator[Found]:
     """Refuse a command that starts ranks itself where the job starts several already, and one without a name."""
     words = [] if plan.script else plan.request.command
-    if words and not words[0].strip():
-        yield Found("the command's first word is empty; give COMMAND, or nothing behind --")
-        return
-    if not words or plan.world_size == 1:
+    if not words or not words[0].strip():
+        yield from [Found("the command's first word is empty; give COMMAND, or nothing behind --")] if words else []
         return
     program = PurePath(words[0]).name
-    module = words[words.index("-m") + 1] if "-m" in words[:-1] and program.startswith("python") else ""
-    by_node = (program in _NODE_LAUNCHERS and (program != "accelerate" or words[1:2] == ["launch"])) or (
-        module in _NODE_MODULES
-    )
-    once_a_node = plan.launcher == "lightning" or plan.tasks_per_node == 1
-    if program in _LAUNCHERS or (by_node and not once_a_node):
+    if program.startswith("python") and "-m" in words[:-1]:
+        program = words[words.index("-m") + 1]
+    by_rank = plan.launcher != "lightning" and plan.tasks_per_node > 1
+    if plan.world_size > 1 and (program in _LAUNCHERS or (by_rank and program in _NODE_LAUNCHERS)):
         yield Found(
-            f"{module or program} is a launcher of its own, which the job would start {plan.world_size} times; "
+            f"{program} is a launcher of its own, which the job would start {plan.world_size} times; "
             "give the program only, hpclaunch starts its ranks (--launcher chooses how)"
         )
 
@@ -112,128 +59,32 @@ def program(plan: Plan) -> Iterator[Found]:
 def trainer(plan: Plan) -> Iterator[Found]:
     """Refuse --devices and --num_nodes that are not the job's, as Lightning does; warn of GPUs left idle."""
     own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.nodes}}
-    for word, name, value in _settings(plan.request.command, bare=plan.script is not None):
-        if name in own and re.fullmatch(r"[1-9]\d{0,8}", value) and int(value) not in own[name] and any(own[name]):
-            job = max(own[name])
-            idle = (
-                name == "devices"
-                and int(value) < job
-                and plan.launcher == "lightning"
-                and not plan.scheduler.starts_ranks
-            )
+    for word, value in dict.fromkeys(options(plan.request.command)):
+        name = re.split(r"[.]|^--", word)[-1].replace("-", "_").lower()
+        fitting = own.get(name, set())
+        if any(fitting) and re.fullmatch(r"[1-9]\d{0,8}", value) and int(value) not in fitting:
+            job, one_process = max(fitting), plan.launcher == "lightning" and not plan.scheduler.starts_ranks
+            idle = name == "devices" and one_process and int(value) < job
             rest = f"; the other {job - int(value)} idle" if idle else ""
             yield Found(f"{word} {value}, but the job has {job}{rest}; use {word} {job}, or leave it out", warns=idle)
-
-
-def _settings(words: list[str], bare: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield each option as written, its last name, its value; `bare` ones without -- too (trainer.devices=2)."""
-    named = [(f"--{name}", value) for name, value in options(words)]
-    named += [(name, value) for name, _, value in (word.partition("=") for word in words if bare and "=" in word)]
-    for word, value in dict.fromkeys(named):
-        yield word, re.split(r"[.]|^--", word)[-1].replace("-", "_").lower(), value
 
 
 def literal(plan: Plan) -> Iterator[Found]:
     """Warn of a $NAME in the command, which no shell expands: each word arrives as it is given."""
     words = [] if plan.script else plan.request.command
-    if not words or PurePath(words[0]).name in ("bash", "sh", "zsh", "env", "awk", "perl") or "-c" in words:
-        return
-    for word in words:
-        if "$" in word and (found := re.search(r"\$\{?[A-Za-z_]\w*}?", word)):
-            yield Found(
-                f"{found[0]} in {word!r} is not expanded; use bash -c '...' around it",
-                warns=True,
-            )
+    shell = words and PurePath(words[0]).name in ("bash", "sh", "zsh", "env", "awk", "perl")
+    for word in () if shell or "-c" in words else words:
+        if found := re.search(r"\$\{?[A-Za-z_]\w*}?", word):
+            yield Found(f"{found[0]} in {word!r} is not expanded; use bash -c '...' around it", warns=True)
 
 
 def dtype(plan: Plan) -> Iterator[Found]:
     """Warn of bf16 or FlashAttention-2 on a GPU that is too old for them."""
-    has = plan.partition.compute_capability
-    if has and has < 8 and plan.gpus_per_node:
-        for sign, pattern, name, instead in _NEW_GPUS:
-            if any(sign in word.lower() and re.search(pattern, word) for word in plan.request.command):
-                yield Found(
-                    f"{name} needs compute capability 8.0, {plan.partition.gpu or 'the GPU'} has {has:g}; "
-                    f"use {instead}",
-                    partition_key(plan, "compute_capability"),
-                    warns=True,
-                )
-
-
-def download(plan: Plan) -> Iterator[Found]:
-    """Warn of a download, or of a library set online, on nodes without internet."""
-    own = plan.partition.internet
-    if (plan.site.internet if own is None else own) is not False:
-        return
-    words = plan.request.command
-    found = {fetches(words): ""}
-    for text in [*words[1:], *plan.request.setup]:
-        if any(sign in text for sign in _DOWNLOAD_SIGNS):
-            address = None if plan.script else re.search(_ADDRESS, text)
-            fetched = [] if " " not in text else list(downloads(text))
-            for what in fetched or ([address[0]] if address else []):
-                found.setdefault(what, text)
-    settings = [(f"{name}={value}", "env") for name, value in plan.request.env.items()]
-    settings += [(line.strip().removeprefix("export "), line) for line in plan.request.setup]
-    found |= {text: at for text, at in settings if _ONLINE.get(text.partition("=")[0]) == text.partition("=")[2]}
-    with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
-    stage = f"; use {' or '.join(with_internet)} or a login node beforehand" if with_internet else "; do it beforehand"
-    key = partition_key(plan, "internet") if own is not None else ("internet",)
-    offline = "NXF_OFFLINE" in plan.request.env or any("NXF_OFFLINE=" in line for line in plan.request.setup)
-    for what, at in found.items():
-        if what and not (offline and what.startswith("nextflow")):
-            text = f"{what}: the nodes of {plan.partition_name} have no internet{stage}"
-            yield Found(text, key, warns=True, at=at or "command")
-
-
-def home(plan: Plan) -> Iterator[Found]:
-    """Warn of an environment, a cache, data or logs in a home folder that holds little."""
-    if plan.site.home_gb is None:
-        return
-    for name, value in settings(plan):
-        real = plan.request.machine.links.get(value, value)
-        if real.startswith(_HOMES) and re.search(_LARGE, name):
-            yield Found(
-                f"{name} {value} is in the home folder, which holds {plan.site.home_gb:g} GB on {plan.name}; "
-                "use a larger file system",
-                ("home_gb",),
-                warns=True,
-                at=_first(plan, value),
-            )
-
-
-def expiring(plan: Plan) -> Iterator[Found]:
-    """Warn of results in a folder whose unused files are removed."""
-    for name, value in settings(plan):
-        for root, days in plan.site.expiring.items():
-            if _below(value, root) and re.search(_WRITTEN, name):
-                yield Found(
-                    f"{name} {value}: files unused for {days} days are removed from {root}; copy what you keep",
-                    ("expiring", root),
-                    warns=True,
-                    at=_first(plan, value),
-                )
-
-
-def reach(plan: Plan) -> Iterator[Found]:
-    """Warn of a folder that only other partitions see."""
-    texts = [*plan.request.command, *plan.request.setup, *plan.request.env.values(), plan.request.venv or ""]
-    for root, names in plan.site.only_on.items():
-        if plan.partition_name not in names and any(_below(text, root) for text in texts):
-            yield Found(
-                f"{root} is seen by {', '.join(names)} only, not by {plan.partition_name}; copy it beforehand",
-                ("only_on", root),
-                warns=True,
-                at=_first(plan, root),
-            )
-
-
-def _below(text: str, root: str) -> bool:
-    if root.removeprefix("$") not in text:
-        return False
-    name = re.escape(root.removeprefix("$"))
-    pattern = rf"\$(?:{name}|\{{{name}\}})(?!\w)" if root.startswith("$") else rf"(?<![\w.~}}-]){name}(?![\w-])"
-    return re.search(pattern, text) is not None
+    has, gpu = plan.partition.compute_capability, plan.partition.gpu or "the GPU"
+    for pattern, name, instead in _NEW_GPUS if has and has < 8 and plan.gpus_per_node else ():
+        if any(re.search(pattern, word) for word in plan.request.command):
+            text = f"{name} needs compute capability 8.0, {gpu} has {has:g}; use {instead}"
+            yield Found(text, partition_key(plan, "compute_capability"), warns=True)
 
 
 def removed_commands(plan: Plan) -> Iterator[Found]:
@@ -242,59 +93,5 @@ def removed_commands(plan: Plan) -> Iterator[Found]:
     for name, instead in plan.site.removed_commands.items():
         pattern = rf"(?<![\w./-]){re.escape(name)}(?![\w./=-])"
         if at := next((text for text in texts if name in text and re.search(pattern, text)), ""):
-            yield Found(
-                f"{name} does not exist on {plan.name} any more; use {instead}", ("removed_commands", name), at=at
-            )
-
-
-def _first(plan: Plan, word: str) -> str:
-    """Return the first line of setup with a word in it."""
-    return next((line for line in plan.request.setup if word.removeprefix("$") in line), "")
-
-
-def storage(plan: Plan) -> Iterator[Found]:
-    """Refuse a --storage that is no file system, and a script's path in one not requested; warn of needless ones."""
-    roots = plan.site.storage_roots
-    if plan.request.storage and not roots and not plan.site.storage:
-        yield Found(
-            f"{' '.join(plan.request.storage)}: jobs on {plan.name} see every file system unnamed; leave it out",
-            warns=True,
-        )
-    prefixes = tuple(f"{name}/" for name in roots.values())
-    own = [as_named(plan.site, name) for name in plan.request.storage]
-    if plan.script:
-        yield from _unseen(plan, own)
-    for name in own if plan.script else plan.storage if roots else ():
-        if not name.startswith(prefixes):
-            forms = ", ".join(f"{prefix}PROJECT" for prefix in dict.fromkeys(prefixes))
-            yield Found(f"{name!r} names no file system of {plan.name}; use {forms}", ("storage_roots",))
-    texts = (*plan.request.setup, *plan.request.env.values(), plan.request.venv or "")
-    for text in () if plan.script else texts:
-        for root in roots if "$" in text else ():
-            if found := re.search(rf"(?<![\w.}}~-]){re.escape(root)}/+\$\{{?\w+\}}?", text):
-                yield Found(
-                    f"{found[0]}: its file system is known in the job only; add --storage {roots[root]}/...",
-                    ("storage_roots", root),
-                    warns=True,
-                )
-
-
-def _unseen(plan: Plan, own: list[str]) -> Iterator[Found]:
-    """Yield the file systems of a script's paths, and those behind its links, that its job does not see."""
-    account, links = plan.request.account or plan.site.account, plan.request.machine.links
-    needed = {name: line for line in reversed(plan.request.setup) for name in named_by(plan.site, account, [line])}
-    for word, real in links.items():
-        for name in named_by(plan.site, account, [real]) if len(word) > 1 and (line := _first(plan, word)) else ():
-            needed.setdefault(name, line)
-    missing = [name for name in needed if name not in own]
-    behind = {name: word for word, real in links.items() for name in named_by(plan.site, account, [real])}
-    for name in reversed(missing):
-        line = needed[name]
-        link = f"{behind[name]} leads to " if name in behind and not named_by(plan.site, account, [line]) else ""
-        yield Found(
-            f"{link}a path in {name}, which the job does not see",
-            ("storage_roots",),
-            suggestions=[{"storage": [*own, *sorted(missing)]}],
-            at=line,
-            certain=True,
-        )
+            text = f"{name} does not exist on {plan.name} any more; use {instead}"
+            yield Found(text, ("removed_commands", name), at=at)

@@ -5,42 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.checks.suggestions import changes
 from hpclaunch.job.diagnostic import Edit, Found
+from hpclaunch.job.directives.options import Directives, Option, Script
+from hpclaunch.job.directives.read import dialect, read_options
+from hpclaunch.job.plan import Plan
+from hpclaunch.profile.search import Profile
 from hpclaunch.walltime import clock
 
-if TYPE_CHECKING:
-    from hpclaunch.job.directives.options import Directives, Option, Script
-    from hpclaunch.job.plan import Plan
 
-# What --signal says where it is for the job's shell only: B:USR1@60, and not BUS@60.
-TO_SHELL = r"(?:^|[=\s])[\"']?(?:R?B|BR):"
-
-
-def _given(plan: Plan) -> Directives | None:
-    """Return what the scheduler reads in a script, or in the lines of --directive; None if there are none."""
-    lines = plan.directives[len(plan.site.directives) :]
-    if plan.script or not lines:
-        return plan.script.directives if plan.script else None
-    from hpclaunch.job.directives.read import PREFIX, dialect, read
-    from hpclaunch.profile.search import Profile  # only few jobs have any
-
-    scheduler = plan.site.scheduler
-    if scheduler not in PREFIX:
-        return None
-    found = read([f"{PREFIX[scheduler]} {line}" for line in lines], scheduler, set())
-    dialect(scheduler).ask(Profile(plan.name, [], plan.site), found, {})
-    return found
+def _given(plan: Plan) -> Directives:
+    """Return what the scheduler reads in a script, or in the lines of --directive."""
+    if plan.script:
+        return plan.script.directives
+    given = read_options(plan.directives[len(plan.site.directives) :], plan.site.scheduler)
+    if given.options or given.found:
+        dialect(plan.site.scheduler).ask(Profile(plan.name, [], plan.site), given, {})
+    return given
 
 
 def directives(plan: Plan) -> Iterator[Found]:
     """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of unknown options."""
-    given = _given(plan)
-    yield from (found for check, found in given.found if check == "directives") if given else ()
+    yield from found_in_directives(plan, "directives")
+
+
+def found_in_directives(plan: Plan, name: str) -> Iterator[Found]:
+    """Yield what a check finds in directives as they are read."""
+    yield from (found for check, found in _given(plan).found if check == name)
 
 
 def refused_directives(plan: Plan) -> Iterator[Found]:
@@ -48,47 +43,38 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
     for line in plan.directives:
         for i, refused in enumerate(plan.site.refused_directives):
             if refused.fits(line):
-                place = ("refused_directives", i, "pattern")
-                if plan.script:
-                    yield _instead(plan, plan.script, line, Found(refused.why, place, refused.warns, at=line))
-                else:
-                    yield Found(f"{line}: {refused.why}", place, refused.warns)
+                found = Found(f"{line}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns, at=line)
+                yield _instead(plan, plan.script, line, found) if plan.script else found
 
 
 def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:
     """Return what is wrong with a script's directive, and how to do without: by totals, or not at all."""
-    from hpclaunch.job.directives.written import changed
-
     option = next(one for one in script.directives.options if one.directive == line or one.line == script.lines[line])
-    text, edit = f"{line}: {found.message}", Edit(option.line, rf"\s*{option.pattern[7:]}", "")
-    if option.name in ("l.select", "l.nodes"):
-        texts = [text for _, text in changed(plan, {"nodes", "mem_gb"} if plan.request.mem_gb else {"nodes"})]
-        text = f"{line}: {found.message.partition('; use')[0]}; use {' '.join(texts)}"
-        resources = ",".join(one.removeprefix("-l ") for one in texts)
-        edit = Edit(option.line, rf"\b{option.name[2:]}={re.escape(option.value)}(?=[,\s]|$)", resources)
-    return structs.replace(found, message=text, edits=[edit])
+    if option.name not in ("l.select", "l.nodes"):
+        return structs.replace(found, edits=[Edit(option.line, rf"\s*{option.pattern}", "")])
+    totals = changes(plan, script, {"nodes", "mem_gb"} if plan.request.mem_gb else {"nodes"})
+    texts = [text for text, _ in totals]
+    resources = ",".join(text.removeprefix("-l ") for text in texts)
+    message = f"{found.message.partition('; use')[0]}; use {' '.join(texts)}"
+    return structs.replace(found, message=message, edits=[Edit(option.line, option.pattern, resources)])
 
 
 def repeated(plan: Plan) -> Iterator[Found]:
     """Refuse a --directive for what options set, and warn of a script's option that is given twice."""
-    given = _given(plan)
-    if given is None:
-        return
     if plan.script:
-        yield from _twice(given)
+        yield from _twice(plan.script.directives)
         return
-    from hpclaunch.job.directives.read import dialect
-
-    own = dialect(plan.site.scheduler)
+    given, site = _given(plan), plan.site
+    if not given.options:
+        return
+    own = dialect(site.scheduler)
     planned = own.planned(plan)
     for option in given.options:
-        known = any(refused.fits(option.directive) for refused in plan.site.refused_directives)
-        if option.name not in planned or known:
+        if option.name not in planned or any(one.fits(option.directive) for one in site.refused_directives):
             continue
-        key, value, _ = planned[option.name]
-        said = own.same(option)
+        said, (key, value, _) = own.same(option), planned[option.name]
         if option.name in ("partition", "constraint", "q"):
-            found = plan.site.find_partition(said)
+            found = site.find_partition(said)
             if option.name == "constraint" and not found:  # a feature is no partition
                 continue
             said, key = found[0] if found else said, "partition"
@@ -97,42 +83,39 @@ def repeated(plan: Plan) -> Iterator[Found]:
             use = f"--{key.replace('_', '-')}"
             if option.name == "gres" and "gpu" not in option.value:
                 use = f"--directive=--gres={value},{option.value}"
-            name = option.name.removeprefix("l.")
-            yield Found(f"{option.directive}: {name} comes from the plan, which a directive may contradict; use {use}")
+            text = f"{option.directive}: {option.name.removeprefix('l.')} comes from the plan, which a directive may "
+            yield Found(f"{text}contradict; use {use}")
 
 
 def _twice(given: Directives) -> Iterator[Found]:
-    first: dict[str, Option] = {}
+    counts: dict[str, Option] = {}
     for option in given.options:
-        before = first.setdefault(option.name, option)
-        if before.value == option.value or option.name in ("?", "v", "W", "m", "l.other"):
-            continue
-        last = not option.name.startswith("l.")  # of its resources PBS takes the first
-        counts = f"{option.value} counts" if last else f"{before.value} of line {before.line} counts"
-        yield Found(f"{option.directive} repeats line {before.line}; {counts}", warns=True, at=option.line)
-        if last:
-            first[option.name] = option
+        before = counts.setdefault(option.name, option)
+        if before.value != option.value and option.name not in ("?", "v", "W", "m", "l.other"):
+            text = f"{before.value} of line {before.line}"  # of its resources PBS takes the first
+            if not option.name.startswith("l."):
+                text, counts[option.name] = option.value, option
+            text = f"{option.directive} repeats line {before.line}; {text} counts"
+            yield Found(text, warns=True, at=option.line)
 
 
 def log_folder(plan: Plan) -> Iterator[Found]:
     """Refuse an output in a folder that is not there, or cannot be there before the job; warn of --chdir."""
-    given, seen = _given(plan), set()
-    for option in given.all("output", "error", "o", "e") if given else ():
-        folder = folder_of(option.value)
+    given, missing = _given(plan), dict(plan.request.machine.missing_folders)
+    for option in given.all("output", "error", "o", "e"):
+        folder = _folder(option.value)
         if option.name in ("output", "error") and re.search(r"%\d*[A-Za-z]", folder):
             text = f"{option.directive}: the folder cannot be there before the job; use %j in the file's name"
             yield Found(text, at=option.line)
-        elif folder in plan.request.machine.missing_folders and folder not in seen:
-            sure = plan.request.machine.missing_folders[folder]
+        elif (sure := missing.pop(folder, None)) is not None:
             text = f"{option.directive}: there is no folder {folder}{'' if sure else ' on this machine'}"
             yield Found(f"{text}; use mkdir -p {folder} before you submit", warns=not sure, at=option.line)
-        seen.add(folder)
-    for option in given.all("chdir") if given and not plan.script else ():
+    for option in () if plan.script else given.all("chdir"):
         text = f"{option.directive}: hpclaunch-runs is made there, and `hpclaunch logs` looks for it here"
         yield Found(f"{text}; use --setup 'cd {option.value}'", warns=True)
 
 
-def folder_of(value: str) -> str:
+def _folder(value: str) -> str:
     """Return the folder of an output that is given as FILE, FOLDER/, or HOST:FILE; "." for the current one."""
     path = re.sub(r"^[\w.-]+:(?=/)", "", value)
     return path.rstrip("/") or "/" if path.endswith("/") else str(PurePosixPath(path).parent)
@@ -140,83 +123,74 @@ def folder_of(value: str) -> str:
 
 def output_folders(given: Directives) -> set[str]:
     """Return the folders that directives name for the job's output, which somebody who sees the disk may look for."""
-    folders = {folder_of(option.value) for option in given.all("output", "error", "o", "e")}
+    folders = {_folder(option.value) for option in given.all("output", "error", "o", "e")}
     return {folder for folder in folders if folder not in (".", "/", "") and not re.search(r"[%$]", folder)}
 
 
 def arrays(plan: Plan) -> Iterator[Found]:
     """Refuse an array where a site takes none, of more jobs than it or the QoS takes, or of PBS jobs without -r y."""
     given, site, qos = _given(plan), plan.site, plan.qos
-    for option in given.all("array", "J") if given else ():
-        line, count = option.directive, _array_size(option.value)
-        if not site.arrays:  # and if it may take them, the rest counts
-            sure = "arrays" not in site.unconfirmed
-            text = f"{line}: {plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself"
-            yield Found(text, ("arrays",), at=option.line)
-            if sure:
-                continue
-        if site.max_array and count > site.max_array:
-            text = f"{line}: {count} jobs exceed {plan.name}'s limit of {site.max_array} in an array; split it"
-            yield Found(text, ("max_array",), at=option.line)
-        if qos and qos.max_jobs and count > qos.max_jobs and qos in plan.partition.qos:
-            yield Found(
-                f"{line}: {count} jobs exceed {qos.name}'s limit of {qos.max_jobs} a user, waiting ones included, "
-                "whatever stands after %; split it",
-                partition_key(plan, "qos", plan.partition.qos.index(qos), "max_jobs"),
-                at=option.line,
-            )
-        asks = given.last("r") if given else None
-        reruns = site.rerunnable or plan.max_attempts > 1 or (asks is not None and asks.value == "y")
-        if option.name == "J" and not reruns:
-            use = "#PBS -r y" if plan.script else "--directive '-r y'"
-            text = f"{line}: PBS makes arrays of rerunnable jobs only; use {use}"
-            yield Found(text, ("rerunnable",), at=option.line)
+    sure = not site.arrays and "arrays" not in site.unconfirmed
+    reruns = site.rerunnable or plan.max_attempts > 1 or any(option.value == "y" for option in given.all("r"))
+    known = qos in plan.partition.qos and qos
+    place = partition_key(plan, "qos", plan.partition.qos.index(known), "max_jobs") if known else ()
+    for option in given.all("array", "J"):
+        count = _array_size(option.value)
+        rules = [
+            (not site.arrays, f"{plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself",
+             ("arrays",)),
+            (site.max_array and count > site.max_array,
+             f"{count} jobs exceed {plan.name}'s limit of {site.max_array} in an array; split it", ("max_array",)),
+            (known and known.max_jobs and count > known.max_jobs,
+             f"{count} jobs exceed {known and known.name}'s limit of {known and known.max_jobs} a user, waiting ones "
+             "included, whatever stands after %; split it", place),
+            (option.name == "J" and not reruns, "PBS makes arrays of rerunnable jobs only; use "
+             + ("#PBS -r y" if plan.script else "--directive '-r y'"), ("rerunnable",)),
+        ]  # fmt: skip
+        for wrong, text, key in rules[:1] if sure else rules:
+            if wrong:
+                yield Found(f"{option.directive}: {text}", key, at=option.line)
 
 
 def _array_size(text: str) -> int:
     """Count the jobs of 0-15:4%2 or 1,3,5-7."""
-    count = 0
-    for part in text.partition("%")[0].split(","):
-        if numbers := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part):
-            first, last, step = (int(n) if n else None for n in numbers.groups())
-            count += ((last if last is not None else first or 0) - (first or 0)) // (step or 1) + 1
-    return count
+    parts = re.findall(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", text.partition("%")[0])
+    return sum(len(range(int(first), int(last or first) + 1, int(step or 1) or 1)) for first, last, step in parts)
 
 
 def signal(plan: Plan) -> Iterator[Found]:
     """Warn of a --signal that nothing hears: under torchrun, to the job's shell only, or to steps where none is."""
     script, use = plan.script, "" if plan.script else "; use --max-attempts, which warns the ranks"
     for line in plan.directives:
+        text = ""
         if not line.startswith("--signal"):
             continue
-        if re.search(TO_SHELL, line):
+        if re.search(r"[=\s][\"']?(?:R?B|BR):", line):  # B:USR1@60, and not BUS@60
             if not (script and script.traps):
-                text = f"{line}: B: signals the job's shell only, no rank hears it; leave B: out{use}"
-                yield Found(text if not script else f"{text}, or trap it", warns=True, at=line)
+                text = f"B: signals the job's shell only, no rank hears it; leave B: out{use or ', or trap it'}"
         elif script and not script.steps:
-            text = f"{line}: without B: it signals steps only, and the script starts none with srun"
-            yield Found(f"{text}; use B: and a trap", warns=True, at=line)
+            text = "without B: it signals steps only, and the script starts none with srun; use B: and a trap"
         elif plan.launcher == "torchrun":
-            yield Found(f"{line}: torchrun ends at a signal that it does not know{use}", warns=True, at=line)
+            text = f"torchrun ends at a signal that it does not know{use}"
+        if text:
+            yield Found(f"{line}: {text}", warns=True, at=line)
 
 
 def attempts(plan: Plan) -> Iterator[Found]:
     """Refuse further attempts where none can be: no time limit, no time to save, an array; warn if nothing saves."""
-    if plan.max_attempts == 1:
-        return
-    if plan.scheduler.here:
-        yield Found(f"{plan.max_attempts} attempts, but nothing limits the time on this machine; leave them out")
-    if any("--signal" in line for line in plan.directives):
-        yield Found("--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out")
-    if any(re.match("-J", line) for line in plan.directives):
-        yield Found(
-            "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out"
-        )
-    if plan.warn_seconds >= plan.seconds:
-        yield Found(f"--warn-before {clock(plan.warn_seconds)} is not less than the walltime, {plan.walltime}")
-    if not plan.request.machine.program_saves:
-        yield Found(
-            f"{plan.max_attempts} attempts, but nothing in the command shows that it saves at SIGUSR1 and exits with "
-            "code 75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`",
-            warns=True,
-        )
+    number, lines = plan.max_attempts, plan.directives
+    rules = {
+        f"{number} attempts, but nothing limits the time on this machine; leave them out": plan.scheduler.here,
+        "--signal with --max-attempts: the job script keeps the time and requeues; leave one of them out":
+            any("--signal" in line for line in lines),
+        "-J with --max-attempts: each job of the array would submit the whole array again; leave one of them out":
+            any(line.startswith("-J") for line in lines),
+        f"--warn-before {clock(plan.warn_seconds)} is not less than the walltime, {plan.walltime}":
+            plan.warn_seconds >= plan.seconds,
+    }  # fmt: skip
+    if number > 1:
+        yield from (Found(text) for text, wrong in rules.items() if wrong)
+        if not plan.request.machine.program_saves:
+            text = f"{number} attempts, but nothing in the command shows that it saves at SIGUSR1 and exits with code "
+            text += "75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`"
+            yield Found(text, warns=True)

@@ -1,4 +1,4 @@
-"""Which commands fetch something from the internet."""
+"""Commands that fetch something from the internet."""
 
 from __future__ import annotations
 
@@ -8,37 +8,59 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
-# What fetches whatever its words, and what does by its first word or two.
-_COPY = {"rsync", "scp", "sftp"}
-_FETCH = {
-    *("wget", "curl", "aria2c", "axel", "gdown", "kaggle", "gsutil", "rclone", "lftp", "prefetch", "fasterq-dump"),
-    *_COPY,
+from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.plan import Plan
+
+# What the words after a program, options left out, look like where it fetches something from another machine.
+_FETCHES = {
+    "wget curl aria2c axel gdown kaggle gsutil rclone lftp prefetch fasterq-dump": "",
+    "rsync scp sftp": r"(?=.* [\w.@-]{2,}:)",
+    "pip": r" (install|download|sync)(?=.* (?![./])\S*(?<!\.whl)(?!\S))",
+    "conda mamba micromamba": r" (env )?(install|create|update)\b",
+    "git": r" (clone|pull|fetch|lfs pull|lfs fetch|submodule update)\b(?!.* \.{0,2}/)",
+    "huggingface-cli hf": r" download\b",
+    "wandb": r" (sync|login)\b",
+    "aws": r" s3\b",
+    "singularity apptainer": r" (pull|build|run|exec)\b(?=.* (docker|library|oras|shub)://)",
+    "docker podman": r" (pull|build)\b",
+    "nextflow": r" (run|pull)(?= (https?://|[\w-]+/[\w.-]+( |$)))",
+    "npm": r" (install|ci)\b",
+    "datalad": r" (get|clone|install)\b",
+    "dvc": r" (pull|fetch)\b",
 }
-_CONDA = {"install", "create", "update", "env create", "env update"}
-_IMAGES = {"pull", "build", "run", "exec"}
-_VERBS = {
-    "pip": {"install", "download", "sync"},
-    "conda": _CONDA,
-    "mamba": _CONDA,
-    "micromamba": _CONDA,
-    "git": {"clone", "pull", "fetch", "lfs pull", "lfs fetch", "submodule update"},
-    "huggingface-cli": {"download"},
-    "hf": {"download"},
-    "wandb": {"sync", "login"},
-    "aws": {"s3"},
-    "singularity": _IMAGES,
-    "apptainer": _IMAGES,
-    "docker": {"pull", "build"},
-    "podman": {"pull", "build"},
-    "nextflow": {"run", "pull"},
-    "npm": {"install", "ci"},
-    "datalad": {"get", "clone", "install"},
-    "dvc": {"pull", "fetch"},
-}
+_PROGRAMS = {name: pattern for names, pattern in _FETCHES.items() for name in names.split()}
 _HERE = ("localhost", "127.0.0.1", "://127.", "[::1]")
 _OFFLINE = {"--no-index", "--offline", "-offline", "--version", "--help"}
+_ONLINE = {"WANDB_MODE=online", "HF_HUB_OFFLINE=0", "TRANSFORMERS_OFFLINE=0"}
+_ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 # They start the command behind their options.
 _STARTS = {"srun", "mpirun", "mpiexec", "time", "exec", "env", "nohup", "nice", "timeout", "command", "xargs"}
+
+
+def download(plan: Plan) -> Iterator[Found]:
+    """Warn of a download, or of a library set online, on nodes without internet."""
+    own, request = plan.partition.internet, plan.request
+    if (plan.site.internet if own is None else own) is not False:
+        return
+    found = {_fetched(request.command): ""}
+    for text in [*request.command[1:], *request.setup]:
+        address = None if plan.script else re.search(_ADDRESS, text)
+        fetched = [*downloads(text)] if " " in text else []
+        for what in fetched or ([address[0]] if address else []):
+            found.setdefault(what, text)
+    variables = [f"{name}={value}" for name, value in request.env.items()]
+    for line in [*variables, *request.setup]:
+        if (setting := line.strip().removeprefix("export ")) in _ONLINE:
+            found[setting] = line
+    with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
+    stage = f"use {' or '.join(with_internet)} or a login node beforehand" if with_internet else "do it beforehand"
+    offline = any("NXF_OFFLINE=" in line for line in [*variables, *request.setup])
+    for what, at in found.items():
+        if what and not (offline and what.startswith("nextflow")):
+            text = f"{what}: the nodes of {plan.partition_name} have no internet; {stage}"
+            key = ("internet",) if own is None else partition_key(plan, "internet")
+            yield Found(text, key, warns=True, at=at or "command")
 
 
 def downloads(text: str) -> Iterator[str]:
@@ -54,7 +76,7 @@ def downloads(text: str) -> Iterator[str]:
         if not set(word) <= set(";&|()"):
             command.append(word)
             continue
-        if what := download(command):
+        if what := _fetched(command):
             yield what
         for flag, inner in pairwise(command):  # bash -c TEXT
             if " " in inner and re.fullmatch(r"-[a-z]*c", flag):
@@ -62,47 +84,18 @@ def downloads(text: str) -> Iterator[str]:
         command = []
 
 
-def download(words: Sequence[str]) -> str:
+def _fetched(words: Sequence[str]) -> str:
     """Return what a command fetches with (`pip install`), or "" if it fetches nothing from outside."""
-    words = _started(words)
-    if not words or _OFFLINE & set(words):
+    names = [PurePath(word).name for word in words]
+    known = (name in _PROGRAMS or re.search(r"^(python|uv|pip)[\d.]*$|\.\w+$", name) for name in names)
+    start = next((i for i, found in enumerate(known) if found), len(words))
+    starts = next((i for i, name in enumerate(names) if name in _STARTS), start)
+    if not all(re.match(r"[A-Za-z_]\w*=", word) for word in words[: min(start, starts)]):
         return ""
-    head = PurePath(words[0]).name
-    rest = [word for word in words[1:] if not word.startswith("-")]
-    if (head.startswith("python") and words[1:3] == ["-m", "pip"]) or (head == "uv" and rest[:1] == ["pip"]):
-        head, rest = "pip", rest[1:]
-    head = "pip" if re.fullmatch(r"pip[\d.]+", head) else head
-    if head in _FETCH:
-        return head if _far(head, rest) else ""
-    verb = next((verb for verb in (" ".join(rest[:2]), *rest[:1]) if verb in _VERBS.get(head, ())), "")
-    return f"{head} {verb}" if verb and _far(head, rest[len(verb.split()) :]) else ""
-
-
-def _started(words: Sequence[str]) -> list[str]:
-    """Return the command that others, like srun, start in `words`, without the settings before it."""
-    starts = False
-    for i, word in enumerate(words):
-        name = PurePath(word).name
-        if name in _STARTS:
-            starts = True
-        elif name in _FETCH or name in _VERBS or re.search(r"^(python|uv|pip)[\d.]*$|\.\w+$", name):
-            return list(words[i:])
-        elif not starts and not re.match(r"[A-Za-z_]\w*=", word):
-            break
-    return []
-
-
-def _far(head: str, rest: list[str]) -> bool:
-    """Tell whether a command takes anything from outside: `rest` is what it takes."""
-    here = any(name in word for word in rest for name in _HERE)
-    if head in _COPY:
-        return not here and any(re.match(r"[\w.@-]{2,}:", word) for word in rest)
-    if head in _FETCH:
-        return not here
-    if head == "pip":
-        return not rest or not all(word.startswith((".", "/")) or word.endswith(".whl") for word in rest)
-    if head == "git":
-        return not any(word.startswith(("/", "./", "../")) for word in rest)
-    if head in ("singularity", "apptainer"):
-        return any(re.match(r"(docker|library|oras|shub)://", word) for word in rest)
-    return head != "nextflow" or any(re.match(r"https?://|[\w-]+/[\w.-]+$", word) for word in rest[:1])
+    if any(word in _OFFLINE or any(here in word for here in _HERE) for word in words[start:]):
+        return ""
+    text = " ".join([*names[start : start + 1], *(word for word in words[start + 1 :] if not word.startswith("-"))])
+    text = re.sub(r"^((python[\d.]*|uv) )?pip[\d.]*(?= )", "pip", text)
+    program = text.partition(" ")[0]
+    found = re.match(program + _PROGRAMS[program], text) if program in _PROGRAMS else None
+    return found[0] if found else ""

@@ -1,24 +1,21 @@
-"""Names and times: the partition, the QoS, the walltime, and the workload."""
+"""Names, times and price: the partition, the QoS, the walltime, the workload, the most a job may cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from hpclaunch import walltime as times
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import sizes
-from hpclaunch.job.checks.check import partition_key
-from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.checks.check import is_unconfirmed, partition_key
+from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found, Suggestion
 from hpclaunch.job.limits import qos_limits, tier_of
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request, quote
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Qos
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
-    from hpclaunch.job.request import Request
-    from hpclaunch.profile.search import Profile
+from hpclaunch.profile.search import Profile
 
 
 def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
@@ -32,9 +29,8 @@ def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
         text = f"{wanted} is the execution queue of {plain}, which takes no jobs from users"
         yield Found(text, ("partitions",), suggestions=[{"partition": plain}], certain=True)
     else:
-        yield Found(
-            f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}", ("partitions",)
-        )
+        text = f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}"
+        yield Found(text, ("partitions",))
 
 
 def _for_some(name: str, word: str, key: str) -> str:
@@ -50,8 +46,6 @@ def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
     if name is not None and name not in WORKLOADS:
         yield Found(f"there is no {name!r}{did_you_mean(name, WORKLOADS)}; `hpclaunch workloads` lists them")
     elif name is not None and request.command:
-        from hpclaunch.job.request import quote
-
         yield Found(
             f"give a COMMAND or --workload {name}, not both; "
             f"to give it arguments, make it the COMMAND: -- python {quote(str(WORKLOADS[name]))} ..."
@@ -76,32 +70,23 @@ def hint(plan: Plan) -> Iterator[Found]:
 
 def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime above the partition's limit for the job's size, an unreadable one, and a script without one."""
-    yield from _without(plan)
-    cores = plan.nodes * plan.cpus_per_node
-    tiers = plan.partition.walltime
-    number = tier_of(tiers, cores)
-    if number is None:
-        return
-    tier = tiers[number]
-    if plan.seconds <= times.clock_seconds(tier.max_walltime):
-        return
-    longer: list[Suggestion] = [{"walltime": tier.max_walltime}]
-    for i, other in enumerate(tiers):
-        if plan.seconds <= times.clock_seconds(other.max_walltime):
-            longer += sizes.at_most(plan, other.max_cores or 0)[:1] if i < number else []
-            longer += sizes.at_least(plan, (tiers[i - 1].max_cores or 0) + 1) if i > number else []
-    yield Found(
-        f"{plan.walltime} exceeds {plan.partition_name}'s limit of {tier.max_walltime}{_span(plan, number)}",
-        partition_key(plan, "walltime", number, "max_walltime"),
-        suggestions=longer,
-    )
-
-
-def _without(plan: Plan) -> Iterator[Found]:
-    script = plan.script
+    script, tiers = plan.script, plan.partition.walltime
     if script and not plan.request.walltime and "walltime" not in script.lines and not plan.site.any_partition:
         text = f"no walltime requested, and {plan.name}'s default is short"
         yield Found(f"{text}; use {option(plan, 'walltime', 'HH:MM:SS')}", at=script.last)
+    number = tier_of(tiers, plan.cpus)
+    limits = [times.clock_seconds(tier.max_walltime) for tier in tiers]
+    if number is None or plan.seconds <= limits[number]:
+        return
+    most = tiers[number].max_walltime
+    longer: list[Suggestion] = [{"walltime": most}]
+    for i, limit in enumerate(limits):
+        if plan.seconds <= limit:
+            before = tiers[i - 1].max_cores or 0
+            fewer, more = sizes.at_most(plan, tiers[i].max_cores or 0)[:1], sizes.at_least(plan, before + 1)
+            longer += fewer if i < number else more
+    text = f"{plan.walltime} exceeds {plan.partition_name}'s limit of {most}{_span(plan, number)}"
+    yield Found(text, partition_key(plan, "walltime", number, "max_walltime"), suggestions=longer)
 
 
 def _span(plan: Plan, number: int) -> str:
@@ -119,39 +104,56 @@ def _span(plan: Plan, number: int) -> str:
 
 def qos(plan: Plan) -> Iterator[Found]:
     """Refuse a QoS of another partition, and a job longer or larger than its QoS allows: it would never start."""
-    known = [one.name for one in plan.partition.qos]
-    if plan.qos and plan.qos.name in plan.site.restricted and plan.qos not in plan.partition.qos:
-        key = f"partitions: {plan.partition_name}: qos"
-        yield Found(_for_some(plan.name, plan.qos.name, key), ("restricted",), warns=True)
-    elif plan.qos and plan.qos not in plan.partition.qos and not plan.site.any_partition:
-        owners = [
-            name for name, other in plan.site.partitions.items() if any(one.name == plan.qos.name for one in other.qos)
-        ]
-        suggestion = f"{did_you_mean(plan.qos.name, known)}; with --force qos one of a special allocation passes"
-        belongs = f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
-        yield Found(
-            f"partition {plan.partition_name} has no QoS {plan.qos.name!r}{belongs if owners else suggestion}",
-            partition_key(plan, "qos"),
-        )
-    job = plan.seconds, plan.nodes * plan.gpus_per_node, plan.nodes * plan.cpus_per_node
-    for i, one in enumerate(plan.partition.qos):
-        if (plan.qos is None and one.automatic) or one == plan.qos:
-            instead = [{"qos": other.name} for other in plan.partition.qos if not list(qos_limits(other, *job))][:1]
+    own, part, where = plan.qos, plan.partition, plan.partition_name
+    if own and own not in part.qos:
+        owners = [name for name, other in plan.site.partitions.items() if own.name in (one.name for one in other.qos)]
+        known = [one.name for one in part.qos]
+        text = f"partition {where} has no QoS {own.name!r}"
+        if own.name in plan.site.restricted:
+            yield Found(_for_some(plan.name, own.name, f"partitions: {where}: qos"), ("restricted",), warns=True)
+        elif owners:
+            text += f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
+            yield Found(text, partition_key(plan, "qos"))
+        elif not plan.site.any_partition:
+            text += f"{did_you_mean(own.name, known)}; with --force qos one of a special allocation passes"
+            yield Found(text, partition_key(plan, "qos"))
+    job = plan.seconds, plan.gpus, plan.cpus
+    fitting: list[Suggestion] = [{"qos": other.name} for other in part.qos if not [*qos_limits(other, *job)]][:1]
+    for i, one in enumerate(part.qos):
+        if one == own or (own is None and one.automatic):
             for key, message in qos_limits(one, *job):
-                at = {"max_walltime": "walltime"}.get(key, "nodes")
-                suggestions = [*instead, *_smaller(plan, one, key)]
-                alone = one.default and len(instead) == 1 and "qos" not in plan.script.lines if plan.script else False
-                place = partition_key(plan, "qos", i, key)
-                yield Found(message, place, suggestions=suggestions, at=at, certain=alone)
+                certain = plan.script is not None and one.default and bool(fitting) and "qos" not in plan.script.lines
+                at = "walltime" if key == "max_walltime" else "nodes"
+                right = [*fitting, *_smaller(plan, one, key)]
+                yield Found(message, partition_key(plan, "qos", i, key), suggestions=right, at=at, certain=certain)
 
 
 def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     """Return how the job keeps to a limit of `qos`."""
     if key == "max_walltime":
         return [{"walltime": qos.max_walltime}]
-    most = int(getattr(qos, key))
+    most, each = int(getattr(qos, key)), plan.gpus_per_node
     if key == "max_cores":
         return sizes.at_most(plan, most)
-    return [
-        {"nodes": most // plan.gpus_per_node} if most >= plan.gpus_per_node else {"nodes": 1, "gpus_per_node": most}
-    ]
+    return [{"nodes": most // each} if most >= each else {"nodes": 1, "gpus_per_node": most}]
+
+
+def max_cost(plan: Plan) -> Iterator[Found]:
+    """Refuse a job that may cost more than --max-cost; warn if its price is not known."""
+    most, cost, key = plan.request.max_cost, plan.cost, partition_key(plan, "charge")
+    if most is None or plan.scheduler.here or plan.partition.free:
+        return
+    if cost is None:
+        text = f"the limit of {most:g} cannot be checked: the price of partition {plan.partition_name} of {plan.name} "
+        yield Found(f"{text}is not known, its profile has neither `charge` nor `free`", key, warns=True)
+        return
+    weak = is_unconfirmed(plan.site, key)
+    # To the cent, as the price is; a user's own limit holds even if the price is not sure.
+    if cost.amount > round(most, 2):
+        seconds = int(plan.seconds * most / cost.amount + 1e-6) // 60 * 60
+        sure = ", a price that is not confirmed" if weak else ""
+        text = f"the job may cost {cost.explained}{sure}, above the limit of {most:g} {cost.unit}"
+        less: list[Suggestion] = [{"walltime": times.clock(seconds)}] if seconds else []
+        yield Found(text, None if weak else key, suggestions=[*less, {"max_cost": cost.amount}])
+    elif weak:
+        yield Found(f"{cost} fits the limit of {most:g} {cost.unit}, but the price is not confirmed", key)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from hpclaunch.job.checks.check import partition_key
-from hpclaunch.job.checks.spelling import option
+from hpclaunch.job.checks.directives import found_in_directives
+from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
+from hpclaunch.job.plan import Plan
 
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
@@ -27,83 +25,71 @@ SHELLS_OWN = set(
 )
 
 
-# What templates and examples leave to be filled in: anywhere, and (`named`) where a name of the user's own belongs.
-_PLACEHOLDER_SIGNS = ("<", "your", "change", "xxx", "path/to/")
+# What templates and examples leave to be filled in: anywhere, and where a name of the user's own belongs.
 _PLACEHOLDER = (
     r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
     r"|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
     r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s\"'])/?path/to/[^\s\"']*"
-)
-_NAME_SIGNS = (
-    *_PLACEHOLDER_SIGNS,
-    *["you", "{{", "todo", "fixme", "fill", "my", "some", "project", "account", "example.", "insert", "replace"],
 )
 _NAME = (
     r"(?i)<[^>]*>|\byour?(?:[-_ @]\w*|\b)|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
     r"|\b(?:my|some)[-_]?(?:project|account|email)\b|\b(?:project|account)[-_]?(?:id|code|name)\b"
     r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
 )
-
-
-def placeholder(text: str, named: bool = False) -> str:
-    """Return what in a text an example left to be filled in, or ""; `named`: where only a user's own name belongs."""
-    small = text.lower()
-    found = re.search(_PLACEHOLDER, text) if any(sign in small for sign in _PLACEHOLDER_SIGNS) else None
-    if not found and named and any(sign in small for sign in _NAME_SIGNS):
-        found = re.search(_NAME, text)
-    return found[0].strip("=@:+ \"'") if found else ""
+# Options that hold a name of the user's own.
+_NAMED = {
+    "account",
+    "partition",
+    "qos",
+    "mail-user",
+    "time",
+    "constraint",
+    "storage",
+    "l.storage",
+    "l.walltime",
+    *"PqMA",
+}
 
 
 def account(plan: Plan) -> Iterator[Found]:
     """Refuse an account whose suffix is another partition's; warn of none."""
-    suffixes, known = plan.partition.account_suffixes, plan.script.lines if plan.script else {}
+    suffixes, own, script = plan.partition.account_suffixes, plan.site.partitions, plan.script
     if plan.account is None:
-        if plan.site.account_help and "account" not in known:
+        if plan.site.account_help and not (script and "account" in script.lines):
             text = f"no account to charge; use {option(plan, 'account', 'ACCOUNT')}: {plan.site.account_help}"
-            yield Found(text, ("account_help",), warns=True, at=plan.script.last if plan.script else "")
+            yield Found(text, ("account_help",), warns=True, at=script.last if script else "")
     elif suffixes and not plan.account.endswith(tuple(suffixes)):
-        project, own = plan.account.partition("@")[0], plan.site.partitions
-        owner = next((name for name in own if plan.account.endswith(tuple(own[name].account_suffixes))), None)
-        yield Found(
-            f"{plan.account} cannot be charged in {plan.partition_name}, only accounts that end in "
-            f"{' or '.join(suffixes)}",
-            partition_key(plan, "account_suffixes"),
-            suggestions=[{"account": project + suffixes[0]}, {"partition": owner} if owner else {}],
-        )
-
-
-# Options of directives that hold a name of the user's own.
-_NAMED = {"account", "partition", "qos", "mail-user", "time", "constraint", "l.storage", "l.walltime", *"PqMA"}
-_MAIL = ("mail-user", "M")
+        owners = [name for name in own if plan.account.endswith(tuple(own[name].account_suffixes))][:1]
+        right = [{"account": plan.account.partition("@")[0] + suffixes[0]}, *({"partition": name} for name in owners)]
+        text = f"{plan.account} cannot be charged in {plan.partition_name}, only accounts that end in "
+        yield Found(text + " or ".join(suffixes), partition_key(plan, "account_suffixes"), suggestions=right)
 
 
 def placeholders(plan: Plan) -> Iterator[Found]:
     """Refuse what an example left to be filled in: your_project, <account>, changeme, xxx, /path/to/."""
-    for what, text, at, named in _texts(plan):
-        if found := placeholder(text, named):
-            shown = plan.request.hidden().env.get(what.removeprefix("--env "), text)
-            value, part = (repr(text), found) if shown == text else (shown, "a part of it")
-            yield Found(f"{what} {value}: {part} is left from an example; fill it in".lstrip(), at=at,
-                        warns=what.endswith(_MAIL))  # fmt: skip
+    secrets = plan.request.hidden().env
+    for what, name, text, at in _texts(plan):
+        found = re.search(_PLACEHOLDER, text) or (re.search(_NAME, text) if name in _NAMED else None)
+        if found:
+            hidden = secrets.get(name, text) != text
+            part = "a part of it" if hidden else found[0].strip("=@:+ \"'")
+            message = f"{what} {secrets[name] if hidden else text!r}: {part} is left from an example; fill it in"
+            yield Found(message.lstrip(), at=at, warns=name in ("mail-user", "M"))
 
 
-def _texts(plan: Plan) -> Iterator[tuple[str, str, str | int, bool]]:
-    """Yield what users write themselves: its option, the text, its place, and whether a name of their own belongs."""
+def _texts(plan: Plan) -> Iterator[tuple[str, str, str, str | int]]:
+    """Yield what users write themselves: its option as written, the option's name, the text, its place."""
     request = plan.request
     if plan.script:
-        for one in plan.script.directives.options:
-            yield one.written, one.value, one.line, one.name in _NAMED
-        yield from (("", line, line, False) for line in request.setup)
+        yield from ((one.written, one.name, one.value, one.line) for one in plan.script.directives.options)
+        yield from (("", "", line, line) for line in request.setup)
         return
-    for name, value in (("--account", plan.account), ("--job-name", request.job_name), ("--venv", request.venv)):
-        yield name, value or "", "", name == "--account"
-    yield from ((f"--env {name}", value, "", False) for name, value in request.env.items())
-    repeatable = {
-        "--storage": request.storage, "--module": request.module, "COMMAND": request.command,
-        "--directive": request.directive, "--setup": request.setup, "--teardown": request.teardown,
-    }  # fmt: skip
-    for name, values in repeatable.items():
-        yield from ((name, value, "", name == "--storage") for value in values)
+    yield "--account", "account", plan.account or "", ""
+    yield from ((f"--env {name}", name, value, "") for name, value in request.env.items())
+    for key in ("job_name", "venv", "storage", "module", "directive", "setup", "teardown", "command"):
+        value = getattr(request, key) or []
+        for text in [value] if isinstance(value, str) else value:
+            yield f"--{key.replace('_', '-')}" if key != "command" else "COMMAND", key, text, ""
 
 
 def modules(plan: Plan) -> Iterator[Found]:
@@ -139,13 +125,14 @@ def job_name(plan: Plan) -> Iterator[Found]:
 
 def env(plan: Plan) -> Iterator[Found]:
     """Refuse a variable that the job, its shell or the scheduler sets itself."""
-    names = sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env})
+    yield from found_in_directives(plan, "env")
+    names = [] if plan.script else sorted({*plan.request.env, *plan.request.pass_env, *plan.site.env})
     for own in sorted(plan.scheduler.own_variables):
-        text = f"{own}: the scheduler sets it itself, on each node; use another name"
-        yield from (Found(text, warns=not plan.script, at="env") for name in names if name == own)
-        pattern = rf"\s*(?:export\s+)?{own}="
-        yield from (Found(text, warns=True, at=line) for line in plan.request.setup if re.match(pattern, line))
-    for name in names if plan.script is None else ():
+        set_in = [line for line in plan.request.setup if re.match(rf"\s*(?:export\s+)?{own}=", line)]
+        for at in [*set_in, *([""] if own in names else [])]:
+            text = f"{own}: the scheduler sets it itself, on each node; use another name"
+            yield Found(text, warns=True, at=at)
+    for name in names:
         if name in RESERVED or name.startswith("HPCLAUNCH_"):
             yield Found(f"--env {name}: the job sets it itself, on each rank; leave it out")
         elif name in SHELLS_OWN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -12,9 +12,8 @@ from msgspec import Struct
 from hpclaunch.job.directives.options import Directives, Option
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import scheduler
 from hpclaunch.walltime import clock
-
-VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
 class Asked(Struct):
@@ -46,6 +45,12 @@ class Asked(Struct):
         """Note a value and where it stands."""
         self.values[key], self.lines[key] = value, option.line
 
+    def take(self, keys: Mapping[str, str]) -> None:
+        """Take the values of options as they are, by the request's keys for them."""
+        for name, key in keys.items():
+            if option := self.directives.last(name):
+                self.set(key, option.value, option)
+
     def carry(self, option: Option, directive: str) -> None:
         """Carry an option over as a directive."""
         if "$" in option.value or not directive.isprintable():
@@ -58,40 +63,40 @@ class Asked(Struct):
         before = ""
         for item in items:
             name, equals, value = item.partition("=")
-            if not VARIABLE.fullmatch(name):
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 text = f"{option.directive}: the comma ends {before}'s value, and {item!r} is not a variable"
                 self.directives.say(option.line, f"{text}; use export in the script")
             elif equals:
+                if name in scheduler(self.profile.site.scheduler).own_variables:
+                    text = f"{option.directive}: the scheduler sets {name} itself, on each node; use another name"
+                    self.directives.say(option.line, text, "env")
                 self.values.setdefault("env", {})[name] = value
                 self.lines.setdefault("env", option.line)
             else:
                 self.carry(option, bare + name)
             before = name
 
-    def time(self, option: Option | None, seconds: int | None, short: bool) -> None:
-        """Take the walltime; warn of a `short` one that reads like hours."""
-        if option is None:
-            return
-        self.lines["walltime"] = option.line
-        if seconds is None:
-            return
-        self.seconds = seconds
-        self.set("walltime", clock(seconds), option)
-        if short:
-            hours = f"{option.value.split(':')[0]}:00:00"
-            text = f"{option.directive} is {clock(seconds)} to the scheduler; if hours are meant, use {hours}"
-            self.directives.say(option.line, text, "walltime", warns=True)
+    def time(self, option: Option | None, read: Callable[[str], int]) -> None:
+        """Take the walltime; warn of a short one that reads like hours."""
+        self.seconds = self.directives.value(option, read)
+        if option:
+            self.lines["walltime"] = option.line
+        if option and self.seconds is not None:
+            self.set("walltime", clock(self.seconds), option)
+            if re.fullmatch(r"\d+:\d+|[1-9]|1\d|2[0-4]", option.value):
+                hours = f"{option.value.partition(':')[0]}:00:00"
+                text = f"{option.directive} is {clock(self.seconds)} to the scheduler; if hours are meant, use {hours}"
+                self.directives.say(option.line, text, "walltime", warns=True)
 
 
 def start(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
     """Return a request that has its partition only; say what is wrong with an option whatever it means."""
-    asked = Asked(profile, directives, Partition(), {"site": profile.name} | dict(typed), {}, [], [])
     for option in directives.options:
         if found := re.search(r"\$\{?\w+\}?", option.value):
             unsure = option.name in ("o", "e") and "PBS_JOBID" in found[0]  # whether that is expanded is not known
             text = f"{option.directive}: {found[0]} is not expanded in a directive"
             directives.say(option.line, text, warns=unsure)
-    return asked
+    return Asked(profile, directives, Partition(), {"site": profile.name} | dict(typed))
 
 
 def quoted(option: Option, joint: str) -> str:

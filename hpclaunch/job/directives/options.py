@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -21,7 +21,9 @@ class Option(Struct, frozen=True):
 
     @property
     def pattern(self) -> str:
-        """Return a pattern of the option with its value, as it stands in its line."""
+        """Return a pattern of the option with its value as it stands in its line; of a resource, only NAME=VALUE."""
+        if self.name.startswith("l."):
+            return rf"\b{self.name[2:]}={re.escape(self.value)}(?=[,\s]|$)"
         return rf"(?<!\S){re.escape(self.written)}[=\s]*{re.escape(self.value)}(?!\S)"
 
     @property
@@ -40,17 +42,26 @@ class Directives(Struct):
     lines: list[int] = []
     complete: bool = False  # what follows is about another part of the job
 
-    def last(self, *names: str) -> Option | None:
-        """Return the last option of one of these names, which is what Slurm goes by."""
-        return next((option for option in reversed(self.options) if option.name in names), None)
-
-    def first(self, *names: str) -> Option | None:
-        """Return the first option of one of these names, as PBS does with its resources."""
-        return next((option for option in self.options if option.name in names), None)
-
     def all(self, *names: str) -> Iterator[Option]:
         """Yield all options of these names."""
         return (option for option in self.options if option.name in names)
+
+    def first(self, *names: str) -> Option | None:
+        """Return the first option of one of these names, which is what PBS goes by with its resources."""
+        return next(self.all(*names), None)
+
+    def last(self, *names: str) -> Option | None:
+        """Return the last option of one of these names, which is what Slurm goes by."""
+        return next(reversed([*self.all(*names)]), None)
+
+    def value(self, option: Option | None, read: Callable[[str], Any]) -> Any:
+        """Return an option's value as `read` reads it; None if there is no option, or it cannot be read."""
+        try:
+            return option and read(option.value)
+        except ValueError as error:
+            if option and not re.search("[$<]", option.value):
+                self.say(option.line, f"{option.directive}: {error}")
+            return None
 
     def say(self, line: int, message: str, check: str = "directives", **more: Any) -> None:
         """Note what is wrong in a line."""
@@ -61,8 +72,7 @@ class Script(Struct, frozen=True):
     """Somebody's script as the checks see it: its directives, and the line of each key and text of the request.
 
     `cpus` are the cores of the whole job as the script counts them, None if it does not. `steps` tells whether it
-    starts anything with the scheduler's own launcher, `traps` whether its shell handles signals. `missing` are the
-    folders of its output that are not there, `unsure` those that another machine may have.
+    starts anything with the scheduler's own launcher, `traps` whether its shell handles signals.
     """
 
     directives: Directives
@@ -71,8 +81,6 @@ class Script(Struct, frozen=True):
     steps: bool = True
     traps: bool = False
     modules: list[tuple[int, str]] = []
-    missing: frozenset[str] = frozenset()
-    unsure: frozenset[str] = frozenset()
 
     @property
     def last(self) -> int:

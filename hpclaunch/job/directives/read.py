@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -49,15 +49,11 @@ def scheduler_of(lines: list[str], wanted: str | None = None) -> str | None:
 
     One that has those of several is for the `wanted` one too.
     """
-    last = first_command(lines)
-    if wanted and any(line.startswith(PREFIX[wanted]) for line in lines[:last]):
+    top = lines[: first_command(lines)]
+    if wanted and any(line.startswith(PREFIX[wanted]) for line in top):
         return wanted
-    for part in (lines[:last], lines):
-        for line in part:
-            for scheduler, prefix in PREFIX.items():
-                if line.startswith(prefix):
-                    return scheduler
-    return None
+    own = ((name, line.startswith(prefix)) for line in [*top, *lines] for name, prefix in PREFIX.items())
+    return next((name for name, found in own if found), None)
 
 
 def first_command(lines: list[str]) -> int:
@@ -65,29 +61,37 @@ def first_command(lines: list[str]) -> int:
     return next((i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
 
 
-def read(lines: list[str], scheduler: str, heredocs: set[int]) -> Directives:
+def read_options(lines: Iterable[str], scheduler: str) -> Directives:
+    """Return what `scheduler` reads in directives without their prefix; nothing if it reads none."""
+    return read([f"{PREFIX[scheduler]} {line}" for line in lines], scheduler) if scheduler in PREFIX else Directives("")
+
+
+def read(lines: list[str], scheduler: str, heredocs: Iterable[int] = ()) -> Directives:
     """Return what `scheduler` reads in a script. `heredocs` are the numbers of lines that are some other file's."""
-    found = Directives(scheduler, [], [], [])
-    end, prefix = first_command(lines), PREFIX[scheduler]
-    read_line = dialect(scheduler).read_line
-    for number, line in enumerate(lines[:end], 1):
-        if line.startswith(prefix):
+    found, almost = Directives(scheduler), Directives(scheduler)
+    end, prefix, read_line = first_command(lines), PREFIX[scheduler], dialect(scheduler).read_line
+    late = []
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r")
+        if number <= end and line.startswith(prefix):
             found.lines.append(number)
-            read_line(found, number, line.rstrip("\r")[len(prefix) :])
-    late = [i for i, line in enumerate(lines[end:], end + 1) if line.startswith(prefix) and i not in heredocs]
+            read_line(found, number, text[len(prefix) :])
+        elif line.startswith(prefix) and number not in heredocs:
+            late.append(number)
+        elif (
+            number not in heredocs
+            and (match := _ALMOST.match(text))
+            and (match[1].upper() == "PBS") == (prefix == "#PBS")
+        ):
+            read_line(almost, number, f" {text[match.end() :]}")
     if late:
         which = f" (lines {late[0]}-{late[-1]})" if len(late) > 1 else ""
         text = f"{len(late)} directives{which} are" if which else "a directive is"
         text += f" ignored after the first command, line {end + 1}; move {'them' if which else 'it'} up"
         found.say(late[0], text, "late")
     names = {option.name for option in found.options}
-    for number, line in enumerate(lines, 1):
-        match = _ALMOST.match(line) if number not in heredocs and not line.startswith(prefix) else None
-        if match and (match[1].upper() == "PBS") == (prefix == "#PBS"):
-            probe = Directives(scheduler, [], [], [])
-            read_line(probe, number, " " + line[match.end() :].rstrip("\r"))
-            if any(option.name not in names for option in probe.options):
-                found.say(number, f"a comment to the scheduler; directives begin with {prefix} in column 1", "almost")
+    for number in dict.fromkeys(option.line for option in almost.options if option.name not in names):
+        found.say(number, f"a comment to the scheduler; directives begin with {prefix} in column 1", "almost")
     return found
 
 
@@ -100,18 +104,6 @@ def split(found: Directives, number: int, text: str, commenters: str) -> list[st
     except ValueError:
         found.say(number, f"a quote is never closed: {text.strip()}")
         return []
-
-
-def number(found: Directives, option: Option | None, read: Callable[[str], Any]) -> Any:
-    """Return an option's value as `read` reads it; None if there is no option, or it cannot be read."""
-    if option is None:
-        return None
-    try:
-        return read(option.value)
-    except ValueError as error:
-        if "$" not in option.value and "<" not in option.value:
-            found.say(option.line, f"{option.directive}: {error}")
-        return None
 
 
 def words(text: str) -> set[str]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from hpclaunch.job.diagnostic import Edit
 from hpclaunch.job.directives.asked import Asked, quoted, start
 from hpclaunch.job.directives.options import Directives, Option
-from hpclaunch.job.directives.read import number, split, words
+from hpclaunch.job.directives.read import split, words
 from hpclaunch.job.directives.sbatch import SLURM_SAME, SLURM_SHORT, SLURM_TAKES
+from hpclaunch.job.plan import Plan
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.schedulers.values import count, slurm_gb, slurm_seconds, whole, whole_gb
+from hpclaunch.schedulers.values import count, slurm_gb, slurm_seconds, whole_gb
 from hpclaunch.walltime import clock
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
 
 _TAKEN = words(
     """
@@ -28,17 +26,16 @@ _TAKEN = words(
     """
 )
 _LAYOUT = words("ntasks-per-gpu ntasks-per-core ntasks-per-socket gpus-per-socket wrap test-only parsable")
-GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
-_GPUS = ("gpus-per-node", "gres", "gpus", "gpus-per-task")
-
-WORDS = {
-    "walltime": "--time={}",
-    "account": "--account={}",
-    "partition": "--partition={}",
-    "qos": "--qos={}",
-    "job_name": "--job-name={}",
-    "mem_gb": "--mem={}G",
+_GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
+# The options that a key of the request stands in, the first that is there.
+_SIZES = {
+    "nodes": ("nodes", "ntasks", "ntasks-per-node", "gpus"),
+    "tasks_per_node": ("ntasks-per-node", "ntasks", "nodes"),
+    "gpus_per_node": ("gres", "gpus-per-node", "gpus", "gpus-per-task"),
+    "cpus_per_task": ("cpus-per-task", "cpus-per-gpu", "ntasks-per-node", "ntasks"),
 }
+
+WORDS = {"walltime": "--time={}", "account": "--account={}", "partition": "--partition={}"}
 TOGETHER = False
 
 
@@ -50,44 +47,33 @@ def read_line(found: Directives, number: int, text: str) -> None:
         return
     while words:
         word = words.pop(0)
-        if word.startswith("--") and len(word) > 2:
-            _long(found, number, word, words)
-        elif word.startswith("-") and len(word) > 1:
-            name = SLURM_SHORT.get(word[1])
-            if name is None:
-                _unknown(found, number, word, words)
-            elif SLURM_TAKES[name] == "=":
-                value = word[2:] or (words.pop(0) if words else None)
-                _add(found, number, name, value, f"-{word[1]}")
-            else:
-                found.options.append(Option(number, name, "", f"-{word[1]}"))
-                if word[2:]:
-                    words.insert(0, f"-{word[2:]}")
-        else:
+        if not re.match("-[^-]|--.", word):
             found.say(number, f"{word!r} belongs to no option: blanks around = ?")
+            continue
+        long = word.startswith("--")
+        written, equals, value = word.partition("=") if long else (word[:2], word[2:], word[2:])
+        name = _name(written)
+        if name is None:
+            _unknown(found, number, word, words)
+            continue
+        if SLURM_TAKES[name] == "=" and not equals:
+            value = words.pop(0) if words else ""
+        elif SLURM_TAKES[name] != "=" and not long and value:
+            words.insert(0, f"-{value}")
+            value = ""
+        if SLURM_TAKES[name] == "=" and (not value or re.match("--.", value)):
+            found.say(number, f"{written}: its value is missing")
+        else:
+            found.options.append(Option(number, SLURM_SAME.get(name, name), value, written))
 
 
-def _long(found: Directives, number: int, word: str, words: list[str]) -> None:
-    written, equals, value = word[2:].partition("=")
-    near = {SLURM_SAME.get(name, name) for name in SLURM_TAKES if name.startswith(written)}
-    name = written if written in SLURM_TAKES else near.pop() if len(near) == 1 else None
-    if name is None:
-        _unknown(found, number, word, words)
-        return
-    own = SLURM_SAME.get(name, name)
-    if SLURM_TAKES[name] == "=" and not equals:
-        _add(found, number, own, words.pop(0) if words else None, f"--{written}")
-    elif SLURM_TAKES[name] == "=" and not value:
-        _add(found, number, own, None, f"--{written}")
-    else:
-        found.options.append(Option(number, own, value, f"--{written}"))
-
-
-def _add(found: Directives, number: int, name: str, value: str | None, written: str) -> None:
-    if value is None or (value.startswith("--") and len(value) > 2):
-        found.say(number, f"{written}: its value is missing")
-    else:
-        found.options.append(Option(number, name, value, written))
+def _name(written: str) -> str | None:
+    """Return the option that is written so, which may be its letter or, if only one fits, its beginning."""
+    name = written[2:]
+    if not name or name in SLURM_TAKES:
+        return name or SLURM_SHORT.get(written[1])
+    near = {SLURM_SAME.get(own, own) for own in SLURM_TAKES if own.startswith(name)}
+    return near.pop() if len(near) == 1 else None
 
 
 def _unknown(found: Directives, number: int, word: str, words: list[str]) -> None:
@@ -95,43 +81,38 @@ def _unknown(found: Directives, number: int, word: str, words: list[str]) -> Non
     name, equals, value = word.partition("=")
     if not equals and words and not words[0].startswith("-"):
         value = words.pop(0)
-    written = f"{name}{equals or (' ' if value else '')}{value}"
     near = difflib.get_close_matches(name.lstrip("-"), SLURM_TAKES, n=1, cutoff=0.75)
     hint = f" (did you mean --{near[0]}?)" if near else ""
     found.say(number, f"{name}: hpclaunch does not know this option{hint}", warns=True)
-    found.options.append(Option(number, "?", value, written))
+    found.options.append(Option(number, "?", value, f"{name}{equals or (' ' if value else '')}{value}"))
 
 
 def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
     """Return what directives ask for; options `typed` on the command line win."""
     asked = start(profile, directives, typed)
     asked.folder = True
-    for name, key in (("job-name", "job_name"), ("account", "account"), ("qos", "qos")):
-        if option := directives.last(name):
-            asked.set(key, option.value, option)
-    _partition(asked, directives, typed)
+    asked.take({"job-name": "job_name", "account": "account", "qos": "qos"})
+    _partition(asked, typed)
     asked.values |= typed
-    option = directives.last("time")
-    short = bool(option and (re.fullmatch(r"\d+:\d+", option.value) or 0 < (whole(option.value) or 0) <= 24))
-    asked.time(option, number(directives, option, slurm_seconds), short)
-    _sizes(asked, directives)
-    _memory(asked, directives)
+    asked.time(directives.last("time"), slurm_seconds)
+    _sizes(asked)
+    for name, factor in (("mem", 1), ("mem-per-cpu", asked.cpus or 1), ("mem-per-gpu", asked.gpus or 1)):
+        option = directives.last(name)
+        if option and (size := directives.value(option, slurm_gb)):
+            asked.set("mem_gb", whole_gb(size * factor), option)
     for option in directives.options:
+        none = re.fullmatch(r"gpu(:\w+)?:0|0[KMGT]?", option.value)  # no GPUs, all of the memory
         if option.name == "export":
             items = [item for item in option.value.split(",") if item not in ("", "ALL", "NIL", "NONE")]
             asked.variables(option, items, "--export=")
         elif option.name in _LAYOUT:
             asked.left.append((option.line, option.directive, "another layout of the tasks"))
-        elif option.name not in _TAKEN or _unread(asked, option):
+        elif option.name == "constraint":
+            if option.line != asked.lines.get("partition"):
+                asked.carry(option, quoted(option, "="))
+        elif option.name not in _TAKEN or none:
             asked.carry(option, quoted(option, "="))
     return asked
-
-
-def _unread(asked: Asked, option: Option) -> bool:
-    """Tell whether an option says nothing that a request has a key for: a feature, no GPUs, all of the memory."""
-    if option.name == "constraint":
-        return option.line != asked.lines.get("partition")
-    return re.fullmatch(r"gpu(:\w+)?:0|0[KMGT]?", option.value) is not None
 
 
 def _way(own: str, partition: Partition) -> str:
@@ -140,132 +121,116 @@ def _way(own: str, partition: Partition) -> str:
     return "constraint" if partition.constraint or f"--constraint={own}" in wanted else "partition"
 
 
-def _partition(asked: Asked, directives: Directives, typed: Mapping[str, Any]) -> None:
+def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
     """Find the partition by --partition, by --constraint, or by the hardware that the account's suffix stands for."""
-    site = asked.profile.site
+    site, given = asked.profile.site, asked.directives
     for name in ("constraint", "partition"):  # a partition that is named wins over the features of its nodes
-        option = directives.last(name)
-        parts = [word for word in re.split(r"[,|&]", option.value) if word] if option else []
-        word = next((word for word in parts if site.find_partition(word)), "")
+        option = given.last(name)
+        parts = re.findall(r"[^,|&]+", option.value) if option else []
+        word = next(filter(site.find_partition, parts), "")
         own, partition = site.find_partition(word) or ("", Partition())
         if option is None or (name == "constraint" and not own):
             continue
         asked.set("partition", word or option.value, option)
+        right = "partition" if word != own else _way(own, partition)
         if len(parts) > 1:
             asked.left.append((option.line, option.directive, f"taken for {own}"))
-        right = "partition" if word != own else _way(own, partition)
-        if own and right != name and len(parts) == 1:
-            text = f"{option.directive}: {word} is a {right} of {asked.profile.name}, not a {name}"
+        elif own and right != name:
+            text = (
+                f"{option.directive}: {word} is a {right} of {asked.profile.name}, not a {name}; use --{right}={word}"
+            )
             edit = Edit(option.line, option.pattern, f"--{right}={word}")
-            found = f"{text}; use --{right}={word}"
-            directives.say(option.line, found, "partition", key=("partitions", own), edits=[edit])
+            given.say(option.line, text, "partition", key=("partitions", own), edits=[edit])
     account = typed.get("account") or asked.values.get("account") or ""
-    if "partition" not in asked.values and "@" in account:
-        suffix = "@" + account.rpartition("@")[2]
-        fitting = (own for own, part in site.partitions.items() if suffix in part.account_suffixes)
-        if free := next((own for own in fitting if site.partitions[own].directives == []), ""):
-            asked.values["partition"], asked.lines["partition"] = free, asked.lines.get("account", 0)
+    suffix = "@" + account.rpartition("@")[2]
+    fitting = {own: part.directives for own, part in site.partitions.items() if suffix in part.account_suffixes}
+    if "partition" not in asked.values and fitting:
+        meant = next((own for own, lines in fitting.items() if lines == []), next(iter(fitting)))
+        line = asked.lines["partition"] = asked.lines.get("account", 0)
+        asked.values["partition"] = meant
+        if lines := fitting[meant]:
+            prefix = f"#SBATCH {lines[0]}"
+            text = f"{account} is charged for {' or '.join(fitting)} only, which is not requested; use {prefix}"
+            edits = [Edit(given.lines[-1], "$", f"\n{prefix}")] if len(fitting) == 1 else []
+            given.say(line, text, "account", key=("partitions", meant, "account_suffixes"), edits=edits)
     wanted = str(typed.get("partition") or asked.values.get("partition") or site.default_partition)
     asked.partition = (site.find_partition(wanted) or (wanted, Partition()))[1]
 
 
-def _sizes(asked: Asked, directives: Directives) -> None:
-    def read(name: str, how: Callable[[str], Any] = count) -> Any:
-        return number(directives, directives.last(name), how)
-
-    nodes, tasks, per_node = read("nodes", _nodes), read("ntasks"), read("ntasks-per-node")
-    per_task, per_gpu = read("cpus-per-task"), read("cpus-per-gpu")
-    gpus = _gpus(asked, directives, tasks or (per_node or 1) * (nodes or 1))
-    if nodes is None:
-        nodes = math.ceil(tasks / per_node) if tasks and per_node else _nodes_for(asked, tasks, per_task)
-    nodes = asked.values.get("nodes") or nodes
-    if per_node is None:
-        per_node = math.ceil(tasks / nodes) if tasks else 1
-    asked.nodes, asked.starts, asked.gpus = nodes, per_node, gpus(nodes)
-    asked.cpus = (per_task or 1) * per_node
+def _sizes(asked: Asked) -> None:
+    given, cores = asked.directives, asked.partition.cores_per_node
+    tasks, per_node, per_task, per_gpu = (
+        given.value(given.last(name), count) for name in ("ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu")
+    )
+    nodes = asked.values.get("nodes") or given.value(given.last("nodes"), _nodes)
+    if nodes is None and tasks and (per_node or cores):  # Slurm packs nodes as full as can be where it may choose
+        nodes = math.ceil(tasks / (per_node or max((cores or 1) // (per_task or 1), 1)))
+    asked.nodes = nodes or 1
+    asked.starts = per_node or math.ceil((tasks or 1) / asked.nodes)
+    asked.gpus = _gpus(asked, tasks or asked.starts * asked.nodes)
+    asked.cpus = (per_task or 1) * asked.starts
     if per_gpu and asked.gpus and per_task is None:
         asked.cpus = per_gpu * asked.gpus
     asked.cpus_said = bool(per_task or per_gpu)
-    for key, names in (
-        ("nodes", ("nodes", "ntasks", "ntasks-per-node", "gpus")),
-        ("tasks_per_node", ("ntasks-per-node", "ntasks", "nodes")),
-        ("gpus_per_node", ("gres", "gpus-per-node", "gpus", "gpus-per-task")),
-        ("cpus_per_task", ("cpus-per-task", "cpus-per-gpu", "ntasks-per-node", "ntasks")),
-    ):
-        if option := next(filter(None, map(directives.last, names)), None):
+    for key, names in _SIZES.items():
+        if option := next(filter(None, map(given.last, names)), None):
             asked.lines[key] = option.line
     asked.size_line = asked.lines.get("tasks_per_node") or asked.lines.get("nodes") or 0
 
 
-def _nodes_for(asked: Asked, tasks: int | None, per_task: int | None) -> int:
-    """Return the nodes that Slurm takes for tasks of this size where it may choose, packed as full as can be."""
-    cores = asked.partition.cores_per_node
-    return max(math.ceil(tasks / max(cores // (per_task or 1), 1)), 1) if tasks and cores else 1
-
-
 def _nodes(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,6})(?:-\d{1,6})?", text)
-    if not found or not int(found[1]):
-        raise ValueError(f"{text!r} is not a number of nodes")
-    return int(found[1])
+    if found := re.fullmatch(r"(\d{1,6})(?:-\d{1,6})?", text):
+        return count(found[1])
+    raise ValueError(f"{text!r} is not a number of nodes")
 
 
-def _gpus(asked: Asked, directives: Directives, tasks: int) -> Callable[[int], int]:
-    """Return how many GPUs a node has in the job, as a function of the nodes; note their model and other gres."""
-    counts = []
-    for name in _GPUS:
-        option = directives.last(name)
-        model, others = "", []
-        for item in option.value.split(",") if option else ():
-            found = GPU.fullmatch(item if name == "gres" else f"gpu:{item}")
-            if found:
-                counts.append((name, int(found["count"] or 1)))
-                model = found["model"] or model
-            elif name != "gres" or item.startswith("gpu") or not item:
-                number(directives, option, _no_gpus)
-            else:
-                others.append(item)
-        if option and (model or others):
+def _gpus(asked: Asked, tasks: int) -> int:
+    """Return how many GPUs a node has in the job of so many tasks; note their model and other gres."""
+    found, given = [], asked.directives
+    for name, times, shared in (
+        ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
+    ):  # fmt: skip
+        option = given.last(name)
+        read = given.value(option, _gres if name == "gres" else _models)
+        if read and read[0] is not None:
+            found.append(math.ceil(read[0] * times / shared))
+        if option and read and read[1]:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))
-    name, total = counts[0] if counts else ("", 0)
-    if name == "gpus":
-        return lambda nodes: math.ceil(total / nodes)
-    if name == "gpus-per-task":
-        return lambda nodes: math.ceil(total * tasks / nodes)
-    return lambda _nodes: total
+    return found[0] if found else 0
 
 
-def _no_gpus(text: str) -> int:
-    raise ValueError(f"{text!r} is not a number of GPUs, like gpu:4")
+def _models(text: str) -> tuple[int | None, bool]:
+    return _gres(f"gpu:{text.replace(',', ',gpu:')}")
 
 
-def _memory(asked: Asked, directives: Directives) -> None:
-    for name, factor in (("mem", 1), ("mem-per-cpu", asked.cpus or 1), ("mem-per-gpu", asked.gpus or 1)):
-        option = directives.last(name)
-        if option and (size := number(directives, option, slurm_gb)):
-            asked.set("mem_gb", whole_gb(size * factor), option)
+def _gres(text: str) -> tuple[int | None, bool]:
+    """Return the GPUs of a node, None if none are named, and whether their model or anything else is."""
+    items = text.split(",")
+    known = [found for found in map(_GPU.fullmatch, items) if found]
+    if len(known) < sum(item.startswith("gpu") or not item for item in items):
+        raise ValueError(f"{text.removeprefix('gpu:')!r} is not a number of GPUs, like gpu:4")
+    number = int(known[0]["count"] or 1) if known else None
+    return number, len(known) < len(items) or any(found["model"] for found in known)
 
 
 def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
-    starts, gpus, mem = plan.starts_per_node, str(plan.gpus_per_node), plan.mem_gb_per_node
-    name, part = plan.partition_name, plan.partition
+    name, way = plan.partition_name, _way(plan.partition_name, plan.partition)
     rows: dict[str, tuple[str, str | None]] = {
         "nodes": ("nodes", str(plan.nodes)),
-        "ntasks-per-node": ("tasks_per_node", str(starts)),
-        "ntasks": ("", str(plan.nodes * starts)),
-        "gres": ("gpus_per_node", f"gpu:{gpus}"),
+        "ntasks-per-node": ("tasks_per_node", str(plan.starts_per_node)),
+        "ntasks": ("", str(plan.starts)),
+        "gres": ("gpus_per_node", f"gpu:{plan.gpus_per_node}"),
         **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("", None)),
         "cpus-per-task": ("cpus_per_task", str(plan.cpus_per_start)),
         "time": ("walltime", plan.walltime),
         "account": ("account", plan.account),
         "qos": ("qos", plan.qos.name if plan.qos else None),
-        "partition": ("partition" if _way(name, part) == "partition" else "", name),
-        "constraint": ("partition" if _way(name, part) == "constraint" else "", name),
+        **{own: ("partition" if way == own else "", name) for own in ("partition", "constraint")},
         "job-name": ("job_name", plan.job_name),
     }
-    if mem:
-        rows["mem"] = ("mem_gb", f"{mem}G")
+    if plan.mem_gb_per_node:
+        rows["mem"] = ("mem_gb", f"{plan.mem_gb_per_node}G")
     return {name: (key, value, f"--{name}={value}") for name, (key, value) in rows.items()}
 
 
@@ -276,9 +241,8 @@ def same(option: Option) -> str:
             return clock(slurm_seconds(option.value))
         if option.name == "mem":
             return f"{whole_gb(slurm_gb(option.value))}G"
+        if option.name == "gres" and (number := _gres(option.value)[0]) is not None:
+            return f"gpu:{number}"
     except ValueError:
         pass
-    if option.name == "gres":
-        found = next(filter(None, map(GPU.fullmatch, option.value.split(","))), None)
-        return f"gpu:{found['count'] or 1}" if found else option.value
     return option.value

@@ -16,11 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hpclaunch.rehearsal.pbs.demux import PRINTED
-
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TASK_PATH = "/bin:/usr/bin"  # `pbsdsh -- PROGRAM` looks for a bare name there
-NODEFILE, ENVIRONMENTS, TASKS = "nodefile", "environments.json", "tasks"  # in a job's room
+NODEFILE, ENVIRONMENTS, OUTPUT, ERROR = "nodefile", "environments.json", "out", "err"  # in a job's room
 
 
 def submission_variables() -> dict[str, str]:
@@ -29,7 +27,6 @@ def submission_variables() -> dict[str, str]:
     defaults = {"HOME": "/", "LANG": "C.UTF-8", "LOGNAME": user, "SHELL": "/bin/bash", "PATH": SYSTEM_PATH}
     return {f"PBS_O_{name}": os.environ.get(name, value) for name, value in defaults.items()} | {
         "PBS_O_WORKDIR": str(Path.cwd()),
-        "PBS_O_SYSTEM": "Linux",
         "PBS_O_HOST": platform.node(),
     }
 
@@ -40,8 +37,7 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
     `variables` are those that qsub passes on and PBS_JOBID, PBS_JOBNAME and PBS_QUEUE. `lines` are the nodefile's, and
     `ncpus` are by host.
     """
-    for folder in (TASKS, PRINTED):
-        (room / folder).mkdir(parents=True)
+    room.mkdir(parents=True, exist_ok=True)
     (room / NODEFILE).write_text("".join(f"{line}\n" for line in lines))
     nodefile = {"PBS_NODEFILE": str(room / NODEFILE)}
     tasks = []
@@ -53,11 +49,7 @@ def set_up(room: Path, variables: Mapping[str, str], lines: Sequence[str], ncpus
             "TMPDIR": str(scratch),
             "NCPUS": str(ncpus[host]),
             "OMP_NUM_THREADS": str(ncpus[host]),
-            "ENVIRONMENT": "BATCH",
             "PBS_ENVIRONMENT": "PBS_BATCH",
-            "PBS_JOBCOOKIE": "0" * 32,
-            "PBS_JOBDIR": variables["PBS_O_HOME"],
-            "PBS_MOMPORT": "15003",
             "PBS_NODENUM": str(node),
         }
         tasks.append({"PATH": TASK_PATH, **variables, **own, **(nodefile if node else {})})
@@ -98,12 +90,3 @@ def start(
 def _programs(room: Path) -> str:
     """Return the folders of the programs and of this python, which come first on the script's PATH."""
     return f"{room.parents[1] / 'bin'}:{Path(sys.executable).parent}"
-
-
-def sessions(room: Path, node: int | None = None) -> list[int]:
-    """Return the sessions of the tasks that pbsdsh started, on one node or on all."""
-    found = []
-    for path in (room / TASKS).glob("*" if node is None else f"{node}-*"):
-        with suppress(ValueError, OSError):
-            found.append(int(path.read_text()))
-    return found

@@ -8,15 +8,14 @@ import os
 import re
 import shlex
 import sys
+import time
 from pathlib import Path
 
 from hpclaunch.rehearsal.pbs.job import submission_variables
 from hpclaunch.rehearsal.processes import MARK
 
 QUEUE = "mom_priv/jobs"  # the folder with the scripts of jobs, and beside each the variables of a job that waits
-FIRST = "first"  # a file with the number of the first job
 NO_QSUB = "no-qsub"  # a file that is there if jobs may not submit jobs
-SERVER = "rehearsal"
 
 
 def directives(script: str) -> dict[str, str]:
@@ -32,33 +31,23 @@ def directives(script: str) -> dict[str, str]:
 def main() -> int:
     """Submit a job; return qsub's exit code."""
     folder = Path(os.environ[MARK])
-    if (folder / NO_QSUB).exists() and os.environ.get("PBS_JOBID", "").endswith(SERVER):
+    if (folder / NO_QSUB).exists() and "PBS_JOBID" in os.environ:
         print("qsub: Bad UID for job execution", file=sys.stderr)
         return 175
+    given, rest = getopt.getopt(sys.argv[1:], "v:W:")  # -W: the jobs run in order anyway
+    script = sys.stdin.buffer.read() if rest in ([], ["-"]) else Path(rest[0]).read_bytes()
+    options = directives(script.decode(errors="surrogateescape")) | {name[1:]: value for name, value in given}
     try:
-        given, rest = getopt.getopt(sys.argv[1:], "v:W:")
-        script = sys.stdin.buffer.read() if rest in ([], ["-"]) else Path(rest[0]).read_bytes()
-        options = directives(script.decode(errors="surrogateescape")) | {name[1:]: value for name, value in given}
         passed = dict(_passed(item) for item in options.get("v", "").split(",") if item)
-    except (getopt.GetoptError, OSError, ValueError) as error:
-        print(f"qsub: {error} (the stand-in of a rehearsal takes -v and -W depend)", file=sys.stderr)
-        return 2
     except KeyError:
         print("qsub: cannot send environment with the job", file=sys.stderr)
         return 3
-    number = int((folder / FIRST).read_text()) + len(list((folder / QUEUE).glob("*.SC")))
-    job_id, indices = f"{number}.{SERVER}", [""]
-    if array := re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?:%\d+)?", options.get("J", "")):
-        job_id = f"{number}[].{SERVER}"
-        indices = list(map(str, range(int(array[1]), int(array[2]) + 1, int(array[3] or 1))))
+    job_id = f"{os.getpid()}.rehearsal"
     path = folder / QUEUE / f"{job_id}.SC"
     path.write_bytes(script)
     path.chmod(0o700)
-    for place, index in enumerate(indices):
-        subjob = {"PBS_ARRAY_ID": job_id, "PBS_ARRAY_INDEX": index} if index else {}
-        variables = submission_variables() | passed | subjob
-        job = {"job_id": job_id.replace("[]", f"[{index}]"), "path": str(path), "variables": variables}
-        (folder / QUEUE / f"{number:020}-{place:020}.json").write_text(json.dumps(job))
+    job = {"job_id": job_id, "path": str(path), "variables": submission_variables() | passed}
+    (folder / QUEUE / f"{time.time_ns():020}.json").write_text(json.dumps(job))
     print(job_id)
     return 0
 

@@ -1,12 +1,10 @@
-"""The variables of a Slurm job and of its steps, as Slurm 22.05 sets them, but for those of its own plumbing.
+"""The variables of a Slurm job and of its steps, as Slurm 22.05 sets them: those that programs read.
 
 https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,27 +21,20 @@ _FROM_OPTIONS = {
 def job_variables(options: Mapping[str, str], job_id: str, hosts: Sequence[str]) -> dict[str, str]:
     """Return what the batch script sees; `options` are those of #SBATCH, by their long names."""
     tasks = int(options.get("ntasks-per-node", 1))
-    cpus = tasks * int(options.get("cpus-per-task", 1))
     found = {name: options[option] for option, name in _FROM_OPTIONS.items() if option in options}
     if gpus := re.search(r"gpu\D*(\d+)$", options.get("gres", "")):
         devices = ",".join(map(str, range(int(gpus[1]))))
         found |= {"SLURM_GPUS_ON_NODE": gpus[1], "SLURM_JOB_GPUS": devices, "CUDA_VISIBLE_DEVICES": devices}
-    if memory := re.fullmatch(r"(\d+)G", options.get("mem", "")):
-        found["SLURM_MEM_PER_NODE"] = str(int(memory[1]) * 1024)  # MB
     return {
         **found,
-        "SLURM_CLUSTER_NAME": "rehearsal",
-        "SLURM_CPUS_ON_NODE": str(cpus),
+        "SLURM_CPUS_ON_NODE": str(tasks * int(options.get("cpus-per-task", 1))),
         "SLURM_JOBID": job_id,
-        "SLURM_JOB_CPUS_PER_NODE": _on_each(cpus, hosts),
         "SLURM_JOB_ID": job_id,
         "SLURM_JOB_NAME": options["job-name"],
         "SLURM_JOB_NODELIST": ",".join(hosts),
         "SLURM_JOB_NUM_NODES": str(len(hosts)),
-        "SLURM_JOB_USER": os.environ.get("USER", ""),
         "SLURM_NODELIST": ",".join(hosts),
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_SUBMIT_HOST": platform.node(),
         **_places(hosts, tasks, rank=0, local_ranks=1),
     }
 
@@ -58,35 +49,27 @@ def step_variables(
     found = {name: value for name, value in job.items() if name != "SLURM_CPUS_PER_TASK"}
     if cpus:
         found["SLURM_CPUS_PER_TASK"] = str(cpus)
-    return {
-        **found,
+    places = _places(hosts, tasks, rank, tasks)
+    step = {
         "SLURM_STEP_ID": "0",
         "SLURM_STEP_NODELIST": ",".join(hosts),
         "SLURM_STEP_NUM_NODES": str(len(hosts)),
-        "SLURM_STEP_NUM_TASKS": str(len(hosts) * tasks),
-        "SLURM_STEP_TASKS_PER_NODE": _on_each(tasks, hosts),
-        **_places(hosts, tasks, rank, tasks),
+        "SLURM_STEP_NUM_TASKS": places["SLURM_NTASKS"],
+        "SLURM_STEP_TASKS_PER_NODE": places["SLURM_TASKS_PER_NODE"],
     }
+    return found | step | places
 
 
 def _places(hosts: Sequence[str], tasks: int, rank: int, local_ranks: int) -> dict[str, str]:
     """Return the number of tasks, the job's own in its script, and the place of one of them."""
-    total = str(len(hosts) * tasks)
     node, local_rank = divmod(rank, local_ranks)
     return {
         "SLURM_NNODES": str(len(hosts)),
-        "SLURM_NPROCS": total,
-        "SLURM_NTASKS": total,
+        "SLURM_NTASKS": str(len(hosts) * tasks),
         "SLURM_NTASKS_PER_NODE": str(tasks),
-        "SLURM_TASKS_PER_NODE": _on_each(tasks, hosts),
+        "SLURM_TASKS_PER_NODE": f"{tasks}(x{len(hosts)})" if len(hosts) > 1 else str(tasks),
         "SLURMD_NODENAME": hosts[node],
-        "SLURM_GTIDS": ",".join(map(str, range(rank - local_rank, rank - local_rank + local_ranks))),
         "SLURM_LOCALID": str(local_rank),
         "SLURM_NODEID": str(node),
         "SLURM_PROCID": str(rank),
     }
-
-
-def _on_each(number: int, hosts: Sequence[str]) -> str:
-    """Return a number for each node as Slurm writes it: 4(x2)."""
-    return f"{number}(x{len(hosts)})" if len(hosts) > 1 else str(number)

@@ -23,22 +23,18 @@ KILL_WAIT = 5.0
 def main() -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(prog="srun", allow_abbrev=False)
-    parser.add_argument("--export", default="ALL")
+    parser.add_argument("--export")
     parser.add_argument("--nodes", type=int, default=int(os.environ["SLURM_NNODES"]))
     parser.add_argument("--ntasks", type=int)
     parser.add_argument("--ntasks-per-node", type=int, default=int(os.environ["SLURM_NTASKS_PER_NODE"]))
     parser.add_argument("--cpus-per-task", type=int)
-    parser.add_argument("--distribution", choices=["block"])
+    parser.add_argument("--distribution")
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: options.nodes]
     per_node = options.ntasks_per_node
-    # As in Slurm, the job's own number of tasks counts without --ntasks.
-    if (options.ntasks or int(os.environ["SLURM_NTASKS"])) != len(hosts) * per_node:
-        print("srun: error: Unable to create step: More processors requested than permitted", file=sys.stderr)
-        return 1
-    tasks = [_start(options, hosts, per_node, rank) for rank in range(len(hosts) * per_node)]
+    tasks = [_start(options, hosts, per_node, rank) for rank in range(options.ntasks or len(hosts) * per_node)]
 
     def alive() -> list[int]:
         return [-task.pid for task in tasks if task.poll() is None]  # a signal reaches all of a task's processes

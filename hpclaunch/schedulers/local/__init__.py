@@ -64,13 +64,13 @@ def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # no
 
 def states(jobs: Sequence[Job]) -> dict[str, State]:
     """Read the run folders; without its keeper and an exit code it was killed."""
-    return {job.id: _state(job.path) for job in jobs if job.path.is_dir()}
+    return {job.id: _state(job) for job in jobs if job.path.is_dir()}
 
 
 def cancel(jobs: Sequence[Job]) -> None:
     """End the jobs as Ctrl-C does, with time to save."""
     for job in jobs:
-        if (state := _state(job.path)).word == UNKNOWN:
+        if (state := _state(job)).word == UNKNOWN:
             raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
         if not state.ended:
             (job.path / run_folder.CANCELLED).touch()
@@ -78,43 +78,25 @@ def cancel(jobs: Sequence[Job]) -> None:
                 os.kill(int((job.path / run_folder.PID).read_text()), signal.SIGTERM)
 
 
-def _state(folder: Path) -> State:
+def _state(job: Job) -> State:
+    if end := _end(job):
+        return end
+    host = run_folder.read(job.path, run_folder.HOST)
+    if host not in (None, os.uname().nodename):  # machines may share a home folder
+        return State(UNKNOWN, f"it runs on {host}")
+    with suppress(OSError, ValueError):
+        pid = int((job.path / run_folder.PID).read_text())
+        if os.fsencode(job.folder) in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return State(RUNNING) if (job.path / run_folder.STARTED).exists() else State(PENDING, "Dependency")
     # The exit code is looked for once more after the process is found gone: it may have come in between.
-    return _end(folder) or _elsewhere(folder) or _alive(folder) or _end(folder) or _gone(folder)
+    return _end(job) or State(CANCELLED if job.cancelled else FAILED, "its process is gone")
 
 
-def _end(folder: Path) -> State | None:
-    try:
-        text = (folder / run_folder.EXIT).read_text().strip()
-        if text == "-":
-            return State(CANCELLED, "DependencyNeverSatisfied")
-        if (folder / run_folder.CANCELLED).exists():
-            return State(CANCELLED, "", int(text))
-        return State(COMPLETED if text == "0" else FAILED, "", int(text))
-    except (OSError, ValueError):
-        return None
-
-
-def _elsewhere(folder: Path) -> State | None:
-    """Return the state of a run of another machine, which may share the home folder with this one."""
-    with suppress(OSError):
-        if (host := (folder / run_folder.HOST).read_text()) != os.uname().nodename:
-            return State(UNKNOWN, f"it runs on {host}")
-    return None
-
-
-def _alive(folder: Path) -> State | None:
-    try:
-        pid = int((folder / run_folder.PID).read_text())
-        if os.fsencode(folder) not in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return None
-    except (OSError, ValueError):
-        return None
-    return State(RUNNING) if (folder / run_folder.STARTED).exists() else State(PENDING, "Dependency")
-
-
-def _gone(folder: Path) -> State:
-    return State(CANCELLED if (folder / run_folder.CANCELLED).exists() else FAILED, "its process is gone")
+def _end(job: Job) -> State | None:
+    if (code := job.exit_code) is not None:
+        return State(CANCELLED if job.cancelled else FAILED if code else COMPLETED, "", code)
+    never = run_folder.read(job.path, run_folder.EXIT) == "-\n"
+    return State(CANCELLED, "DependencyNeverSatisfied") if never else None
 
 
 class Local(Scheduler):

@@ -12,7 +12,7 @@ from standin.pbs import nodes, settings
 from standin.pbs.server import Server
 from standin.pbs.settings import Settings
 
-from hpclaunch.rehearsal.programs import write_programs
+from hpclaunch.rehearsal.processes import write_programs
 
 TESTS = Path(__file__).parents[2]
 PROGRAMS = tuple(f"standin.pbs.{name}" for name in ("qsub", "qstat", "qdel", "qsig", "pbsdsh"))

@@ -6,8 +6,10 @@ import os
 import pwd
 from collections.abc import Mapping
 
+from standin.pbs.demux import PRINTED
 from standin.pbs.resources import Chunk
 from standin.pbs.server import Job, Server
+from standin.pbs.sessions import TASKS
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
 
@@ -40,12 +42,15 @@ def listed(server: Server, queue: str, asked: Mapping[str, str], chunks: list[Ch
 
 def set_up(server: Server, job: Job) -> dict[str, str]:
     """Set up the job on its nodes and return what its script starts with; chunks that share a host are one node."""
+    for folder in (PRINTED, TASKS):
+        (server.room(job) / folder).mkdir(parents=True)
     pairs = list(zip(job.hosts, job.chunks, strict=True))
     own = {"PBS_JOBID": job.id, "PBS_JOBNAME": str(job.shown["Job_Name"]), "PBS_QUEUE": str(job.shown["queue"])}
+    mom = {"ENVIRONMENT": "BATCH", "PBS_JOBCOOKIE": "0" * 32, "PBS_MOMPORT": "15003"}
     subjob = {"PBS_ARRAY_ID": job.array, "PBS_ARRAY_INDEX": str(job.index)} if job.array else {}
     return on_nodes.set_up(
         server.room(job),
-        job.shown["Variable_List"] | own | subjob,
+        job.shown["Variable_List"] | own | mom | subjob,
         [host for host, chunk in pairs for _ in range(chunk.lines)],
         {host: chunk.ncpus for host, chunk in reversed(pairs)},
     )

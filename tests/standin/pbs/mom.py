@@ -17,7 +17,7 @@ from standin.pbs.resources import clock
 from standin.pbs.server import Job, Server, stamp
 
 from hpclaunch.rehearsal.pbs import job as on_nodes
-from hpclaunch.rehearsal.processes import in_sessions, restore_signals
+from hpclaunch.rehearsal.processes import restore_signals
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def _run(server: Server, job: Job) -> None:
         sessions.send(signal.SIGTERM, [shell.pid])
     ending = _watch(server, job, shell, error)
     sessions.kill([shell.pid])
-    sessions.kill(on_nodes.sessions(room))
+    sessions.kill(sessions.of_tasks(room))
     code = shell.wait()
     status = -29 if ending == "walltime" else code if code >= 0 else 256 - code
     if not job.program and not server.script(job).read_bytes().strip():
@@ -92,7 +92,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: Bina
         time.sleep(max(0.0, poll - time.monotonic()))
         now = server.find(job.id) or job
         used = int(time.time() - job.begun)
-        if now.ending and (not in_sessions([shell.pid]) or time.time() - now.warned >= settings.kill_delay):
+        if now.ending and (not sessions.in_sessions([shell.pid]) or time.time() - now.warned >= settings.kill_delay):
             return now.ending
         if not now.ending and job.limit is not None and used > job.limit:
             error.write(f"=>> PBS: job killed: walltime {used} exceeded limit {job.limit}\n".encode())
@@ -100,7 +100,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: Bina
         with server.locked():
             if latest := server.find(job.id):
                 server.save(latest.show(resources_used=_used(latest)))
-        orphans = [task for task in on_nodes.sessions(server.room(job)) if not sessions.alive(task, "")]
+        orphans = [task for task in sessions.of_tasks(server.room(job)) if not sessions.alive(task, "")]
         sessions.kill(orphans, 1)
 
 
@@ -117,7 +117,7 @@ def end(server: Server, job_id: str, ending: str) -> None:
 
 def first_node(server: Server, job: Job) -> list[int]:
     """Return the job's sessions on its first node."""
-    return [session for session in (job.session, *on_nodes.sessions(server.room(job), 0)) if session]
+    return [session for session in (job.session, *sessions.of_tasks(server.room(job), 0)) if session]
 
 
 def _used(job: Job) -> dict[str, object]:

@@ -11,8 +11,6 @@ from contextlib import suppress
 from standin.pbs import sessions
 from standin.pbs.server import Job, Server
 
-from hpclaunch.rehearsal.pbs import job as on_nodes
-
 LAST = 254  # 127.0.0.254
 
 
@@ -51,7 +49,7 @@ def lose(server: Server, host: str) -> None:
                     with suppress(ProcessLookupError):
                         os.kill(job.mom, signal.SIGKILL)
                     sessions.kill([job.session])
-                sessions.kill(on_nodes.sessions(server.room(job), node))
+                sessions.kill(sessions.of_tasks(server.room(job), node))
 
 
 def silent(server: Server, host: str) -> bool:
@@ -62,7 +60,7 @@ def silent(server: Server, host: str) -> bool:
 def clear(server: Server, job: Job) -> None:
     """Kill everything of a job on all of its nodes, without a warning, and take its files away."""
     sessions.kill([job.session] if job.session else [])
-    sessions.kill(on_nodes.sessions(server.room(job)))
+    sessions.kill(sessions.of_tasks(server.room(job)))
     shutil.rmtree(server.room(job), ignore_errors=True)
 
 

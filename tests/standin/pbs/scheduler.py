@@ -9,7 +9,7 @@ from pathlib import Path
 from standin.pbs import nodes, sessions
 from standin.pbs.server import Job, Server, stamp
 
-from hpclaunch.rehearsal.programs import command
+from hpclaunch.rehearsal.processes import command
 
 NEVER = "Can Never Run: Not enough total nodes available"
 LATER = "Not Running: Not enough free nodes available"
