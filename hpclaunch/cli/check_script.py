@@ -15,8 +15,9 @@ from hpclaunch.job.directives.read import PREFIX, scheduler_of
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
-from hpclaunch.scripts.examine import Report, examine, split_lines
+from hpclaunch.scripts.examine import Report, examine
 from hpclaunch.scripts.fix import fixed
+from hpclaunch.scripts.lines import split_lines
 from hpclaunch.scripts.shell import INSTALL, can_read
 
 _LONGEST = 300_000  # bytes; job scripts have a few thousand

@@ -16,7 +16,7 @@ from conftest import call, processes_with, program, start, state, submit, wait_u
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import registry
-from hpclaunch.schedulers import local
+from hpclaunch.schedulers import scheduler
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +107,10 @@ def test_a_job_of_another_machine_is_not_taken_for_a_dead_one(work):
 def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
     """Asked for in the moment of its start, a job waits or runs."""
     for _ in range(30):
-        job = local.submit("true")
+        job = scheduler("local").submit("true")
         folder = str(work / "hpclaunch-runs" / job)
         run = registry.Run(id=job, site="local", scheduler="local", job_name="true", folder=folder, submitted=0)
-        assert local.states([run])[job].word != "FAILED"
+        assert scheduler("local").states([run])[job].word != "FAILED"
 
 
 def test_a_moved_folder_is_found_again(work, tmp_path, monkeypatch):
