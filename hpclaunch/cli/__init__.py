@@ -18,8 +18,8 @@ from typing import Any  # noqa: E402
 import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
-from hpclaunch.cli.echo import echo, talk  # noqa: E402
-from hpclaunch.errors import HpclaunchError, printable  # noqa: E402
+from hpclaunch.cli.echo import talk  # noqa: E402
+from hpclaunch.errors import HpclaunchError  # noqa: E402
 
 PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
 
@@ -67,7 +67,7 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except HpclaunchError as error:
             for line in str(error).split("\n"):
-                echo(f"hpclaunch: {printable(line)}", err=True)
+                talk(line)
             ctx.exit(error.exit_code)
         except BrokenPipeError:  # `| head -1`
             ctx.exit(PIPE_CLOSED)

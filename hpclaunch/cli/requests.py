@@ -100,8 +100,8 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
     At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
     """
     sizes = ("nodes", "gpus_per_node") if sized else ()
-    if typed := next((name for name in sizes if _typed(ctx, name)), None):
-        raise click.UsageError(f"--gpus and --{typed.replace('_', '-')} exclude each other: give one of them", ctx)
+    if any(_typed(ctx, name) for name in sizes):
+        raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
     values |= _untyped(ctx, (*(_OF_A_SITE if several else ()), *sizes))
     return _request(ctx, values)
 
@@ -117,16 +117,15 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     name = values["site"] or search.match_host() or scheduler
     if search.load(name).site.scheduler != scheduler:
         name = scheduler
-    profile = load_site(name)
-    return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
+    values["site"], profile = name, load_site(name)
+    return look_up_program(profile.site, _request(ctx, values), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """Return the typed options, which win over a script's. Raises click.UsageError for one that cannot."""
     typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
     if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
-        what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
-        raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+        raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)
     # The user's own limit counts wherever it is set.
     return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 

@@ -127,13 +127,11 @@ def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     paths = [word.partition("=")[2] if word.startswith("-") else word for word in words]
     own = {path: path for path in paths if path.startswith(("/", "~")) or path.endswith(".py")}
     datasets = patient.profile.site.datasets
-    for name, text in {**datasets, **own}.items():
-        path = Path(variables.get("PWD", ""), os.path.expanduser(Template(text).safe_substitute(variables)))  # noqa: PTH111 - pathlib's wants a home
+    for name, word in {**datasets, **own}.items():
+        text = os.path.expanduser(Template(word).safe_substitute(variables))  # noqa: PTH111 - pathlib's wants a home
+        path = Path(variables.get("PWD", ""), text)
         if path.exists():
             yield ok("data", f"{path} is there")
-        elif name in datasets:
-            remedy = "correct `datasets` in the profile; the bundled training draws its own digits meanwhile"
-            yield warning("data", f"{name}: {path} is not there", remedy)
-        else:
-            remedy = "correct the command, unless the job itself makes it, or only compute nodes see it"
-            yield warning("data", f"{path} is not there", remedy)
+            continue
+        remedy = "correct the command, or `datasets` in the profile, unless the job makes it or only nodes see it"
+        yield warning("data", f"{name}: {path} is not there" if name in datasets else f"{path} is not there", remedy)
