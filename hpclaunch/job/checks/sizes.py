@@ -125,7 +125,6 @@ def at_most(plan: Plan, cores: int) -> list[Suggestion]:
         {"nodes": cores // plan.cpus_per_node},
         {"cpus_per_task": cores // plan.world_size},
         {"tasks_per_node": cores // (plan.nodes * plan.cpus_per_task)},
-        {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": cores},
     ]
     return [one for one in smaller if all(one.values())]
 

@@ -9,19 +9,17 @@ from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.directives import found_in_directives
 from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.directives.read import words
 from hpclaunch.job.plan import Plan
 
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 # What bash or the job script itself reads.
-SHELLS_OWN = set(
-    re.findall(
-        r"\w+",
-        """
-        BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
-        job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
-        """,
-    )
+SHELLS_OWN = words(
+    """
+    BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
+    job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
+    """
 )
 
 
