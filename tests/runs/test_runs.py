@@ -65,9 +65,10 @@ def test_cancelled_is_cancelled(work):
 @pytest.mark.slow
 def test_after_runs_in_order_and_only_after_success():
     """A job after a failed one never runs; one after a good one does."""
-    good = submit("--", "sleep", "1")
+    good = submit("--", "sh", "-c", "until [ -e go ]; do sleep 0.1; done")
     second = submit("--after", good, "--", "true")
     assert word(second) == "PENDING"
+    Path("go").touch()
     call("wait", second)
     bad = submit("--", "false")
     third = submit("--after", bad, "--", "true")
