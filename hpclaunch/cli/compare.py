@@ -14,9 +14,8 @@ import click
 from msgspec import structs
 
 from hpclaunch.cli.echo import echo_json, json_option
-from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.options import job_command
-from hpclaunch.cli.requests import compared_request, nearer
+from hpclaunch.cli.requests import compared_request, load_site, nearer, rendered
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.machine import follow_links
@@ -50,7 +49,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
         own = structs.replace(follow_links(profiles[site].site, request), site=site, partition=partition)
         plan, facts = compare.compared(profiles[site], own, gpus)
         if diff:
-            facts["script"] = rendered(plan.hidden()) if plan and facts["fits"] else None
+            facts["script"] = rendered(plan.hidden())[0] if plan and facts["fits"] else None
         columns.append(facts)
     if as_json:
         echo_json(columns)

@@ -107,7 +107,8 @@ def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None 
     except ValidationError:
         found = [(str(key[0]), message) for key, message in mistakes(values, Request)]
         if mistaken is None:
-            raise RequestError(*(f"--{name.replace('_', '-')}: {message}" for name, message in found)) from None
+            words = ((name.removeprefix("pass_").replace("_", "-"), message) for name, message in found)
+            raise RequestError(*(f"--{option}: {message}" for option, message in words)) from None
     mistaken += found
     return make_request({name: value for name, value in values.items() if name not in dict(found)})
 

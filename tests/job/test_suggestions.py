@@ -110,7 +110,7 @@ def test_no_suggestion_is_refused_in_its_turn(profiles, place, asked):
     ("asked", "said"),
     [
         ({"partition": "many", "tasks_per_node": 20}, "minimum of 400 cores; use --nodes 10"),
-        ({"partition": "large", "nodes": 10, "walltime": "9h"}, "use --walltime 01:00:00 or --nodes 20"),
+        ({"partition": "large", "nodes": 10, "walltime": "9h"}, "use --walltime 01:00:00"),
         ({"partition": "large", "nodes": 80, "walltime": "9h"}, "use --walltime 02:00:00 or --nodes 79"),
         ({"partition": "small", "cpus_per_task": 10}, "multiples of 4; use --cpus-per-task 12"),
         ({"partition": "small", "nodes": 3, "walltime": "1h"}, "limit of 24 cores; use --nodes 1"),

@@ -7,6 +7,7 @@ unconfirmed, its checks warn and do not refuse.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec import structs
 
@@ -19,7 +20,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
 
-__all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "check_request", "run_check"]
+__all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "check_request"]
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
 _QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
@@ -27,29 +28,30 @@ _SBATCH = "https://slurm.schedmd.com/sbatch.html"
 _SCRIPT = "the job script, templates/"
 _REQUEST = "hpclaunch render --help"
 
+_of_directives = partial(Check, options="directive", source=_QSUB, sources={"slurm": _SBATCH})
 # In the order in which users read the diagnostics.
 CHECKS: dict[str, Check] = {
     "partition": Check(words=limits.known_partition, reads="partitions any_partition", options="partition"),
-    "hint": Check(limits.hint, reads="hint", options="partition"),
+    "hint": Check(limits.hint, "hint", options="partition"),
     "workload": Check(words=limits.known_workload, options="workload command", source=_REQUEST),
     "placeholders": Check(
         words.placeholders,
         options="account job_name venv env storage module directive setup command",
         source="examples that were copied",
     ),
-    "gpus": Check(sizes.gpus, reads="gpus_per_node", options="gpus_per_node"),
-    "tasks": Check(sizes.tasks, reads="gpus_per_node", options="tasks_per_node gpus_per_node", source=_NCCL),
+    "gpus": Check(sizes.gpus, "gpus_per_node", options="gpus_per_node"),
+    "tasks": Check(sizes.tasks, "gpus_per_node", options="tasks_per_node gpus_per_node", source=_NCCL),
     "ranks": Check(sizes.ranks, options="nodes tasks_per_node", source=_REQUEST),
-    "whole-nodes": Check(sizes.whole_nodes, reads="multi_node gpus_per_node", options="nodes gpus_per_node"),
+    "whole-nodes": Check(sizes.whole_nodes, "multi_node gpus_per_node", options="nodes gpus_per_node"),
     "cpus": Check(
         sizes.cpus,
-        reads="cores_per_node cpus_per_gpu cpus_per_gpu_exact",
+        "cores_per_node cpus_per_gpu cpus_per_gpu_exact",
         options="cpus_per_task tasks_per_node gpus_per_node",
     ),
-    "size": Check(sizes.size, reads="max_cores min_cores core_step", options="nodes cpus_per_task"),
-    "memory": Check(memory.memory, reads="mem_gb_per_node memory_follows_cpus", options="mem_gb directive"),
-    "memory-charge": Check(memory.memory_charge, reads="charge.mem_gb_per_core", options="mem_gb"),
-    "jobfs": Check(memory.jobfs, reads="jobfs_gb_per_node ask_jobfs", options="jobfs_gb", source=_SCRIPT),
+    "size": Check(sizes.size, "max_cores min_cores core_step", options="nodes cpus_per_task"),
+    "memory": Check(memory.memory, "mem_gb_per_node memory_follows_cpus", options="mem_gb directive"),
+    "memory-charge": Check(memory.memory_charge, "charge.mem_gb_per_core", options="mem_gb"),
+    "jobfs": Check(memory.jobfs, "jobfs_gb_per_node ask_jobfs", options="jobfs_gb", source=_SCRIPT),
     "walltime": Check(
         limits.walltime,
         words=limits.readable_walltime,
@@ -59,48 +61,36 @@ CHECKS: dict[str, Check] = {
     ),
     "qos": Check(
         limits.qos,
-        reads="qos.max_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores",
+        "qos.max_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores",
         options="qos walltime nodes gpus_per_node",
     ),
-    "account": Check(words.account, reads="account account_help account_suffixes", options="account partition"),
+    "account": Check(words.account, "account account_help account_suffixes", options="account partition"),
     "job-name": Check(words.job_name, options="job_name", source=sizes.LIGHTNING_SLURM),
     "env": Check(words.env, options="env", source=_SCRIPT),
-    "modules": Check(words.modules, reads="modules", options="module partition"),
+    "modules": Check(words.modules, "modules", options="module partition"),
     "storage": Check(
-        folders.storage, reads="storage storage_roots storage_given", options="storage env setup venv", source=_SCRIPT
+        folders.storage, "storage storage_roots storage_given", options="storage env setup venv", source=_SCRIPT
     ),
-    "home": Check(folders.home, reads="home_gb", options="venv env command"),
-    "expiring": Check(folders.expiring, reads="expiring", options="env command"),
-    "reach": Check(folders.reach, reads="only_on", options="command setup env venv partition"),
-    "download": Check(downloads.download, reads="internet", options="command setup env partition"),
-    "commands": Check(command.removed_commands, reads="removed_commands", options="command setup"),
+    "home": Check(folders.home, "home_gb", options="venv env command"),
+    "expiring": Check(folders.expiring, "expiring", options="env command"),
+    "reach": Check(folders.reach, "only_on", options="command setup env venv partition"),
+    "download": Check(downloads.download, "internet", options="command setup env partition"),
+    "commands": Check(command.removed_commands, "removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
     "program": Check(command.program, options="command", source="this folder, and PATH"),
     "trainer": Check(
         command.trainer, options="command nodes gpus_per_node tasks_per_node", source=sizes.LIGHTNING_SLURM
     ),
     "literal": Check(command.literal, options="command", source=_SCRIPT),
-    "dtype": Check(
-        command.dtype,
-        reads="compute_capability",
-        options="command partition",
-    ),
+    "dtype": Check(command.dtype, "compute_capability", options="command partition"),
     "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
-    "arrays": Check(
-        directives.arrays,
-        reads="arrays max_array rerunnable qos.max_jobs",
-        options="directive",
-        source=_QSUB,
-        sources={"slurm": _SBATCH},
-    ),
+    "arrays": _of_directives(directives.arrays, "arrays max_array rerunnable qos.max_jobs"),
     "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
-    "log-folder": Check(directives.log_folder, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
-    "directives": Check(directives.directives, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
-    "refused-directives": Check(directives.refused_directives, reads="refused_directives", options="directive"),
-    "repeated": Check(directives.repeated, options="directive", source=_QSUB, sources={"slurm": _SBATCH}),
-    "max-cost": Check(
-        limits.max_cost, reads="charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST
-    ),
+    "log-folder": _of_directives(directives.log_folder),
+    "directives": _of_directives(directives.directives),
+    "refused-directives": Check(directives.refused_directives, "refused_directives", options="directive"),
+    "repeated": _of_directives(directives.repeated),
+    "max-cost": Check(limits.max_cost, "charge free", options="max_cost walltime max_attempts nodes", source=_REQUEST),
 }
 
 
@@ -122,13 +112,7 @@ def check_plan(profile: Profile, plan: Plan, anywhere: bool = False) -> Iterator
     With `anywhere`, of a partition that is not known, only what would be wrong on any.
     """
     for name, check in CHECKS.items():
-        if check.function is not None and not (anywhere and (check.reads or "tasks_per_node" in check.options)):
-            yield from run_check(profile, plan, name)
-
-
-def run_check(profile: Profile, plan: Plan, name: str) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of one check."""
-    check = CHECKS[name]
-    for found in check.function(plan) if check.function else ():
-        one = judged(profile, name, check, found)
-        yield structs.replace(one, refuses=one.refuses and name not in plan.request.force)
+        on_any = not (check.reads or "tasks_per_node" in check.options)
+        for found in check.function(plan) if check.function and (on_any or not anywhere) else ():
+            one = judged(profile, name, check, found)
+            yield structs.replace(one, refuses=one.refuses and name not in plan.request.force)

@@ -22,11 +22,11 @@ class Check(Struct, frozen=True):
     """
 
     function: Callable[[Plan], Iterable[Found]] | None = None
-    words: Callable[[Profile, Request], Iterable[Found]] | None = None
     reads: str = ""
     options: str = ""
     source: str = ""
     sources: dict[str, str] = {}
+    words: Callable[[Profile, Request], Iterable[Found]] | None = None
     text: str = ""
     warns: bool = False
 

@@ -70,16 +70,11 @@ def repeated(plan: Plan) -> Iterator[Found]:
     own = dialect(site.scheduler)
     planned = own.planned(plan)
     for option in given.options:
-        if option.name not in planned or any(one.fits(option.directive) for one in site.refused_directives):
-            continue
-        said, (key, value, _) = own.same(option), planned[option.name]
-        if option.name in ("partition", "constraint", "q"):
-            found = site.find_partition(said)
-            if option.name == "constraint" and not found:  # a feature is no partition
-                continue
-            said, key = found[0] if found else said, "partition"
-        if said != value:
-            key = key or ("gpus_per_node" if option.name.startswith("gpus") else "nodes or --tasks_per_node")
+        key, value, _ = planned.get(option.name, ("", "", ""))
+        said = own.same(option)
+        feature = option.name == "constraint" and not site.find_partition(said)
+        known = feature or any(one.fits(option.directive) for one in site.refused_directives)
+        if key and said != value and not known:
             use = f"--{key.replace('_', '-')}"
             if option.name == "gres" and "gpu" not in option.value:
                 use = f"--directive=--gres={value},{option.value}"
@@ -100,7 +95,7 @@ def _twice(given: Directives) -> Iterator[Found]:
 
 
 def log_folder(plan: Plan) -> Iterator[Found]:
-    """Refuse an output in a folder that is not there, or cannot be there before the job; warn of --chdir."""
+    """Refuse an output in a folder that is not there, or cannot be there before the job."""
     given, missing = _given(plan), dict(plan.request.machine.missing_folders)
     for option in given.all("output", "error", "o", "e"):
         folder = _folder(option.value)
@@ -110,9 +105,6 @@ def log_folder(plan: Plan) -> Iterator[Found]:
         elif (sure := missing.pop(folder, None)) is not None:
             text = f"{option.directive}: there is no folder {folder}{'' if sure else ' on this machine'}"
             yield Found(f"{text}; use mkdir -p {folder} before you submit", warns=not sure, at=option.line)
-    for option in () if plan.script else given.all("chdir"):
-        text = f"{option.directive}: hpclaunch-runs is made there, and `hpclaunch logs` looks for it here"
-        yield Found(f"{text}; use --setup 'cd {option.value}'", warns=True)
 
 
 def _folder(value: str) -> str:

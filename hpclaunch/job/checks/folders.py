@@ -90,14 +90,12 @@ def storage(plan: Plan) -> Iterator[Found]:
 def _unseen(plan: Plan, own: list[str]) -> Iterator[Found]:
     """Yield the file systems of a script's paths, and those behind its links, that its job does not see."""
     account = plan.request.account or plan.site.account
-    needed: dict[str, tuple[str, str]] = {}
+    links, needed = plan.request.machine.links, dict[str, tuple[str, str]]()
     for line in plan.request.setup:
-        for name in named_by(plan.site, account, [line]):
-            needed.setdefault(name, (line, ""))
-    for word, real in plan.request.machine.links.items():
-        for name in named_by(plan.site, account, [real]):
-            if len(word) > 1 and (line := _first(plan, word)):
-                needed.setdefault(name, (line, f"{word} leads to "))
+        behind = {real: f"{word} leads to " for word, real in links.items() if len(word) > 1 and word in line}
+        for text, link in {line: "", **behind}.items():
+            for name in named_by(plan.site, account, [text]):
+                needed.setdefault(name, (line, link))
     missing = sorted(needed.keys() - set(own))
     for name in missing:
         line, link = needed[name]

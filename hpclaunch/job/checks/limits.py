@@ -79,14 +79,12 @@ def walltime(plan: Plan) -> Iterator[Found]:
     if number is None or plan.seconds <= limits[number]:
         return
     most = tiers[number].max_walltime
-    longer: list[Suggestion] = [{"walltime": most}]
-    for i, limit in enumerate(limits):
+    shorter: list[Suggestion] = [{"walltime": most}]
+    for limit, tier in zip(limits[:number], tiers, strict=False):
         if plan.seconds <= limit:
-            before = tiers[i - 1].max_cores or 0
-            fewer, more = sizes.at_most(plan, tiers[i].max_cores or 0)[:1], sizes.at_least(plan, before + 1)
-            longer += fewer if i < number else more
+            shorter += sizes.at_most(plan, tier.max_cores or 0)[:1]
     text = f"{plan.walltime} exceeds {plan.partition_name}'s limit of {most}{_span(plan, number)}"
-    yield Found(text, partition_key(plan, "walltime", number, "max_walltime"), suggestions=longer)
+    yield Found(text, partition_key(plan, "walltime", number, "max_walltime"), suggestions=shorter)
 
 
 def _span(plan: Plan, number: int) -> str:

@@ -115,12 +115,8 @@ def size(plan: Plan) -> Iterator[Found]:
         text = f"{shape} is below {where}'s minimum of {counted(part.min_cores, 'core')}"
         yield Found(text, partition_key(plan, "min_cores"), suggestions=at_least(plan, part.min_cores))
     if (step := part.core_step) and cores % step:
-        ranks, text = plan.world_size, f"{shape}: {where} gives cores in multiples of {step}"
-        totals = range(-(-cores // step) * step, cores + step * ranks + 1, step)
-        right = [{"cpus_per_task": total // ranks} for total in totals if total % ranks == 0]
-        right += [{"tasks_per_node": total // plan.nodes, "cpus_per_task": 1}
-                  for total in totals if total % plan.nodes == 0]  # fmt: skip
-        yield Found(text, partition_key(plan, "core_step"), suggestions=right)
+        text, right = f"{shape}: {where} gives cores in multiples of {step}", -(-cores // step) * step
+        yield Found(text, partition_key(plan, "core_step"), suggestions=at_least(plan, right)[:1])
 
 
 def at_most(plan: Plan, cores: int) -> list[Suggestion]:
@@ -129,7 +125,6 @@ def at_most(plan: Plan, cores: int) -> list[Suggestion]:
         {"nodes": cores // plan.cpus_per_node},
         {"cpus_per_task": cores // plan.world_size},
         {"tasks_per_node": cores // (plan.nodes * plan.cpus_per_task)},
-        {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": cores},
     ]
     return [one for one in smaller if all(one.values())]
 

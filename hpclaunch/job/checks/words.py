@@ -9,25 +9,23 @@ from hpclaunch.job.checks.check import partition_key
 from hpclaunch.job.checks.directives import found_in_directives
 from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.directives.read import words
 from hpclaunch.job.plan import Plan
 
 # What the job script sets on every rank, and what PBS itself sets (G. NCPUS shadows a variable given by -v).
 RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 # What bash or the job script itself reads.
-SHELLS_OWN = set(
-    re.findall(
-        r"\w+",
-        """
-        BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
-        job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
-        """,
-    )
+SHELLS_OWN = words(
+    """
+    BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
+    job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
+    """
 )
 
 
 # What templates and examples leave to be filled in: anywhere, and where a name of the user's own belongs.
 _PLACEHOLDER = (
-    r"(?i)(?:^|[/=@:+])<[A-Za-z][\w -]*>(?:$|[/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
+    r"(?i)(?<![^/=@:+])<[A-Za-z][\w -]*>(?![^/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
     r"|\byour[-_ ]?(?:project|account|email|name|user|path|venv|dir)"
     r"|change[-_]?me\b|(?:^|[/=])x{3,}(?:$|[@/])|(?:^|[=\s\"'])/?path/to/[^\s\"']*"
 )
@@ -94,27 +92,25 @@ def _texts(plan: Plan) -> Iterator[tuple[str, str, str, str | int]]:
 
 def modules(plan: Plan) -> Iterator[Found]:
     """Refuse a module of another partition's hardware; in a script also the partition's own, missing or too late."""
-    needed = plan.partition.modules
-    loaded = plan.script.modules if plan.script else [(0, name) for name in plan.request.module]
-    for name, other in plan.site.partitions.items():
-        for line, module in loaded:
-            if module in set(other.modules) - set(needed) and (plan.gpus_per_node or not plan.script):
-                own = f"; use {' '.join(needed)}" if plan.script and needed else "; leave it out"
-                text = f"{module} is for {name}, not for {plan.partition_name}{own}"
-                yield Found(text, ("partitions", name, "modules"), at=line)
-                return
-    families = {module.partition("/")[0] for module in plan.site.modules}
-    first = next((i for i, (_, module) in enumerate(loaded) if module.partition("/")[0] in families), None)
-    if not plan.script or first is None:
+    needed, script = plan.partition.modules, plan.script
+    loaded = script.modules if script else [(0, name) for name in plan.request.module]
+    others = {name: part.modules for name, part in plan.site.partitions.items() if plan.gpus_per_node or not script}
+    wrong = ((name, *one) for name, own in others.items() for one in loaded if one[1] in own and one[1] not in needed)
+    for name, line, module in [*wrong][:1]:
+        own = f"use {' '.join(needed)}" if script and needed else "leave it out"
+        text = f"{module} is for {name}, not for {plan.partition_name}; {own}"
+        yield Found(text, ("partitions", name, "modules"), at=line)
         return
-    line, family = loaded[first]
-    before = [module for _, module in loaded[:first]]
+    families = tuple(f"{name.partition('/')[0]}/" for name in plan.site.modules)
+    first = next((i for i, (_, name) in enumerate(loaded) if f"{name}/".startswith(families)), None)
+    if not script or first is None:
+        return
     for module in needed:
         kind = module.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
-        if module not in before and not any(name.partition("/")[0].endswith(kind) for name in before):
-            late = next((number for number, name in loaded if name == module), line)
-            text = f"{family} on {plan.partition_name} needs {module}, loaded before it"
-            yield Found(text, partition_key(plan, "modules"), at=late)
+        if not any(name == module or name.partition("/")[0].endswith(kind) for _, name in loaded[:first]):
+            line, _ = next((one for one in loaded if one[1] == module), loaded[first])
+            text = f"{loaded[first][1]} on {plan.partition_name} needs {module}, loaded before it"
+            yield Found(text, partition_key(plan, "modules"), at=line)
 
 
 def job_name(plan: Plan) -> Iterator[Found]:

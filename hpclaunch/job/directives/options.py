@@ -59,7 +59,7 @@ class Directives(Struct):
         try:
             return option and read(option.value)
         except ValueError as error:
-            if option and not re.search("[$<]", option.value):
+            if option and not re.search("[$<]|HH:MM", option.value):  # said of a variable or a placeholder
                 self.say(option.line, f"{option.directive}: {error}")
             return None
 

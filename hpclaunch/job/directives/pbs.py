@@ -40,13 +40,7 @@ def read_line(found: Directives, number: int, text: str) -> None:
     try:
         pairs, rest = getopt.getopt(split(found, number, text, ""), _LETTERS)
     except getopt.GetoptError as error:
-        letter = error.opt[:1]
-        wrong = f"-{letter}: qsub has no such option{_OTHERS.get(letter, '')}"
-        if f"{letter}:" in _LETTERS:
-            wrong = f"-{letter}: its value is missing"
-        elif letter in ("", "-"):
-            wrong = f"{text.strip()!r} is not an option of qsub"
-        found.say(number, wrong, source=_SEEN)
+        found.say(number, f"qsub: {error.msg}{_OTHERS.get(error.opt, '')}", source=_SEEN)
         return
     for name, value in pairs:
         if name != "-l":
@@ -74,12 +68,13 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
     for option in directives.all("v"):  # quotes and backslashes protect commas
         items = re.findall(r"(?:[^,'\"\\]|\\.|'[^']*'|\"[^\"]*\")+", option.value)
         asked.variables(option, [re.sub(r"\\(.)|['\"]", r"\1", item) for item in items], "-v ")
-    for option in directives.all("V"):
-        text = "-V carries the login shell's whole environment, modules and all, into the job; use -v NAME=VALUE"
-        directives.say(option.line, text, warns=True)
-    for option in directives.all("I", "X"):
-        text = f"-{option.name} is for interactive jobs, `qsub -I` on the command line; leave it out"
-        directives.say(option.line, text, warns=True, edits=[Edit(option.line, rf"\s*{option.written}\b", "")])
+    for option in directives.all("V", "I", "X"):
+        text = f"{option.written} is for interactive jobs, `qsub -I` on the command line; leave it out"
+        edits = [Edit(option.line, rf"\s*{option.written}\b", "")]
+        if option.name == "V":
+            text, edits = "-V carries the login shell's whole environment, modules and all, into the job; use -v ", []
+            text += "NAME=VALUE"
+        directives.say(option.line, text, warns=True, edits=edits)
     asked.time(directives.first("l.walltime"), pbs_seconds)
     if chunks := directives.first("l.select") or directives.first("l.nodes"):
         _chunks(asked, chunks)
@@ -156,10 +151,6 @@ def _chunks(asked: Asked, option: Option) -> None:
         _memory(asked)
     for other in given.all("l.ncpus", "l.ngpus"):
         given.say(other.line, f"{other.directive} beside {option.directive}: PBS takes chunks or totals, not both")
-    refused = any(one.fits(option.directive) for one in asked.profile.site.refused_directives)
-    if option.name == "l.nodes" and not refused:
-        text = f"{option.directive} is Torque's; use -l select={total}:ncpus={cpus}"
-        given.say(option.line, text, warns=True)
 
 
 def _read_chunks(text: str) -> list[tuple[int, dict[str, str]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # sbatch's long options; behind a blank the short one. `=` takes a value, `?` may have one (only as --option=VALUE).
 _SLURM = """
 account= A, acctg-freq=, array= a, batch=, bb=, bbf=, begin= b, chdir= D, workdir=, cluster-constraint=, cluster=,
@@ -20,17 +22,7 @@ tasks-per-node=, test-only, thread-spec=, threads-per-core=, time= t, time-min=,
 use-min-nodes, verbose v, wait W, wait-all-nodes=, wckey=, wrap=
 """
 
-
-def _table(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    takes, short = {}, {}
-    for item in text.split(","):
-        name, _, letter = item.strip().partition(" ")
-        bare = name.rstrip("=?")
-        takes[bare] = name[len(bare) :]
-        if letter:
-            short[letter] = bare
-    return takes, short
-
-
-SLURM_TAKES, SLURM_SHORT = _table(_SLURM)
+_ROWS = re.findall(r"([a-z-]+)([=?]?)(?: (\w))?(?:,|$)", _SLURM.strip())
+SLURM_TAKES = {name: takes for name, takes, _ in _ROWS}
+SLURM_SHORT = {letter: name for name, _, letter in _ROWS if letter}
 SLURM_SAME = {"cluster": "clusters", "workdir": "chdir", "share": "oversubscribe", "tasks-per-node": "ntasks-per-node"}

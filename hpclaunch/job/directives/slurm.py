@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from hpclaunch.errors import did_you_mean
 from hpclaunch.job.diagnostic import Edit
 from hpclaunch.job.directives.asked import Asked, quoted, start
 from hpclaunch.job.directives.options import Directives, Option
@@ -81,9 +81,8 @@ def _unknown(found: Directives, number: int, word: str, words: list[str]) -> Non
     name, equals, value = word.partition("=")
     if not equals and words and not words[0].startswith("-"):
         value = words.pop(0)
-    near = difflib.get_close_matches(name.lstrip("-"), SLURM_TAKES, n=1, cutoff=0.75)
-    hint = f" (did you mean --{near[0]}?)" if near else ""
-    found.say(number, f"{name}: hpclaunch does not know this option{hint}", warns=True)
+    near = did_you_mean(name, [f"--{own}" for own in SLURM_TAKES]).partition(" (known")[0]
+    found.say(number, f"{name}: hpclaunch does not know this option{near}", warns=True)
     found.options.append(Option(number, "?", value, f"{name}{equals or (' ' if value else '')}{value}"))
 
 
@@ -219,14 +218,14 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     rows: dict[str, tuple[str, str | None]] = {
         "nodes": ("nodes", str(plan.nodes)),
         "ntasks-per-node": ("tasks_per_node", str(plan.starts_per_node)),
-        "ntasks": ("", str(plan.starts)),
+        "ntasks": ("nodes or --tasks_per_node", str(plan.starts)),
         "gres": ("gpus_per_node", f"gpu:{plan.gpus_per_node}"),
-        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("", None)),
+        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("gpus_per_node", None)),
         "cpus-per-task": ("cpus_per_task", str(plan.cpus_per_start)),
         "time": ("walltime", plan.walltime),
         "account": ("account", plan.account),
         "qos": ("qos", plan.qos.name if plan.qos else None),
-        **{own: ("partition" if way == own else "", name) for own in ("partition", "constraint")},
+        **{own: ("partition", name if way == own else None) for own in ("partition", "constraint")},
         "job-name": ("job_name", plan.job_name),
     }
     if plan.mem_gb_per_node:
