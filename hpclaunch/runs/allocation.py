@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from msgspec import structs
 
-from hpclaunch import schedulers
+from hpclaunch import paths, schedulers
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
@@ -64,14 +66,18 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
 
 
 def _new_run(job_id: str) -> str:
-    """Make a run folder, named after the job and the number of the launch in it, and return its name."""
-    number = 1
-    while True:
-        name = f"{job_id}-{number}"
-        try:
-            Path(RUNS, name).mkdir(parents=True)
-            return name
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise HpclaunchError(f"{RUNS}/{name}: cannot be written: {error.strerror}") from None
+    """Name a run folder after the job and the number of the launch in it, which is unique on all nodes."""
+    claims = paths.user_state() / "launches"
+    names = (f"{job_id}-{number}" for number in count(1))
+    return next(name for name in names if not Path(RUNS, name).exists() and _claim(claims / name))
+
+
+def _claim(file: Path) -> bool:
+    """Create a file and return whether it is new; True as well if the folder cannot be written."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file.touch(exist_ok=False)
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
+    return True

@@ -37,7 +37,7 @@ def run(script: str, job_id: str, **variables: str) -> NoReturn:
     """
     path = Path(run_folder.RUNS, job_id, run_folder.SCRIPT)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True)
         write_whole(path, script.encode(errors="surrogateescape"))  # mode 0600, as there may be keys in it
     except OSError as error:
         raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
