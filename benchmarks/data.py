@@ -12,13 +12,14 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import click
 import torch
 from ranks import MNIST, machine, verdict
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 OURS, GOAL = "bundled workload", 5
 
@@ -62,10 +63,11 @@ def main(rounds: int, images: int, batch_size: int) -> None:
     print(f"{images} images in batches of {batch_size} on {device.type}, {machine()}")
     torch.set_num_threads(1)  # as in a rank with a core of its own
     pixels, labels = mnist.draw_digits(images, seed=1)
-    sampler = DistributedSampler(range(images), 1, 0, seed=0)  # type: ignore[arg-type]
     per_image = PerImage(pixels, labels, 33.3, 78.6)
-    steps = -(-images // batch_size)
-    ours = mnist.Batches(pixels.to(device), labels.to(device), 33.3, 78.6, sampler, batch_size, steps)
+    trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=device), global_rank=0, world_size=1)
+    data = SimpleNamespace(trainer=trainer, batch_size=batch_size, mean=33.3, std=78.6, seed=0, resume_at=(0, 0))
+    ours = mnist.Batches(data, TensorDataset(pixels, labels), shuffle=True)
+    sampler = ours.sampler
     pinned = {"pin_memory": device.type == "cuda"}
     ways: dict[str, Iterable[Any]] = {
         OURS: ours,

@@ -24,7 +24,6 @@ ARMS = {
     "as bundled": "as bundled",
     "DataLoader": "+ a DataLoader with a TensorDataset",
     "self.log": "+ self.log(on_epoch, sync_dist) in each step",
-    "transfer": "+ Lightning's moving of batches to the device",
     "no broadcast": "- Lightning's broadcast of SIGTERM in each step",
 }
 

@@ -97,8 +97,8 @@ def change() -> None:
 
         def usual(self: Any) -> Any:
             own = train_batches(self)
-            images = (own.images[:, None].float() - own.mean) / own.std
-            return DataLoader(TensorDataset(images, own.labels.long()), own.batch_size, sampler=own.sampler)
+            images = (own.images[:, None].float() - self.mean) / self.std
+            return DataLoader(TensorDataset(images, own.labels.long()), self.batch_size, sampler=own.sampler)
 
         mnist.DigitsData.train_dataloader = usual
     elif ARM == "self.log":
@@ -110,8 +110,6 @@ def change() -> None:
             return loss
 
         mnist.DigitsModel.training_step = logged
-    elif ARM == "transfer":
-        del mnist.DigitsData.transfer_batch_to_device
 
 
 def main() -> None:

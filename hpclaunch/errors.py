@@ -1,4 +1,4 @@
-"""What can go wrong for a reason that a person can mend, and how it is said. All else is a bug, with its traceback."""
+"""Expected errors, which users can fix, and the words of their messages; any other exception is a bug."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class HpclaunchError(Exception):
 
 
 class ProfileError(HpclaunchError):
-    """A YAML file of a person's (site profile or config) says something that it may not say."""
+    """A site profile or a config file has a mistake."""
 
 
 class RequestError(HpclaunchError):
@@ -27,7 +27,7 @@ class TemplateError(HpclaunchError):
 
 
 class SchedulerError(HpclaunchError):
-    """The scheduler refused, or is out of reach; its own words are in the message."""
+    """The scheduler refused, or is out of reach; the message has its own words."""
 
     exit_code = 3
 
@@ -37,11 +37,16 @@ NOT_SHIPPED = "not shipped with hpclaunch:"  # profiles and templates that may b
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean X?)` for the nearest known word, the whole list if none is near."""
+    known = sorted(known)
+    return nearest(word, known) or f" (known: {', '.join(known) or 'none'})"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean X?)` for the nearest known word, "" if none is near."""
     from difflib import get_close_matches
 
-    known = sorted(known)
-    near = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(known) or 'none'})"
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def printable(text: str, kept: str = "\n\t\xa0\u2009\u202f") -> str:

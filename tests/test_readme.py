@@ -40,18 +40,3 @@ def test_readme_tells_what_happens(block, work):
         )
         same = doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS)
         assert same, f"$ {command}\n{run.stdout}\nbut the README says\n{expected}"
-
-
-def test_smallest_profile_of_contributing_is_right(cli, work):
-    """The profile that CONTRIBUTING.md begins with checks and renders."""
-    text = (README.parent / "CONTRIBUTING.md").read_text()
-    block = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0]
-    (work / "small.yaml").write_text(block)
-    assert cli("site", "check", "small.yaml").exit_code == 0
-    script = cli("render", "--site", "./small.yaml", "--nodes", "2", "--", "true").stdout
-    assert "#SBATCH --partition=gpu\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n" in script
-    block, *_ = re.findall(r"^```jinja\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    (work / "templates").mkdir()
-    (work / "templates" / "gadi.sh.j2").write_text(block)
-    script = cli("render", "--site", "gadi", "--", "true").stdout
-    assert "#PBS -l wd\n#PBS -l software=matlab\n#PBS -l walltime=" in script

@@ -12,14 +12,14 @@ gc.set_threshold(100_000)  # the imports below make no garbage: without it a ren
 
 import os  # noqa: E402
 import sys  # noqa: E402
-from importlib import import_module  # noqa: E402
+from pkgutil import resolve_name  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
-from hpclaunch.cli.echo import echo  # noqa: E402
-from hpclaunch.errors import HpclaunchError, printable  # noqa: E402
+from hpclaunch.cli.echo import talk  # noqa: E402
+from hpclaunch.errors import HpclaunchError  # noqa: E402
 
 PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
 
@@ -53,9 +53,8 @@ class _Group(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].split(".")
-        command: click.Command = getattr(import_module(f"hpclaunch.cli.{module}"), name)
-        return command
+        found: click.Command = resolve_name(f"hpclaunch.cli.{COMMANDS[cmd_name]}")
+        return found
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:
@@ -68,14 +67,12 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except HpclaunchError as error:
             for line in str(error).split("\n"):
-                echo(f"hpclaunch: {printable(line)}", err=True)
+                talk(line)
             ctx.exit(error.exit_code)
         except BrokenPipeError:  # `| head -1`
             ctx.exit(PIPE_CLOSED)
-        except FileExistsError:
-            raise  # our own bug
         except OSError as error:  # no current folder, a full disk behind stdout, a name that is too long
-            click.echo(f"hpclaunch: {printable(str(error.filename or 'output'))}: {error.strerror}", err=True)
+            talk(f"{error.filename or 'output'}: {error.strerror}")
             ctx.exit(1)
 
 

@@ -57,7 +57,10 @@ def check_command(
         from hpclaunch.cli.submit import show_remaining
 
         show_remaining(plan, profile)
-    found += [Diagnostic("option", f"--{name.replace('_', '-')}: {what}", fatal=True) for name, what in mistaken]
+    found += [
+        Diagnostic("option", f"--{name.removeprefix('pass_').replace('_', '-')}: {what}", fatal=True)
+        for name, what in mistaken
+    ]
     found.sort(key=lambda one: (not one.refuses, one.check != "option"))
     refused = any(one.refuses for one in found)
     numbers = {} if plan is None or any(one.fatal and one.refuses for one in found) else _numbers(plan)

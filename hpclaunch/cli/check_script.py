@@ -8,15 +8,16 @@ from typing import Any
 import click
 
 from hpclaunch.cli.echo import echo_json, talk
-from hpclaunch.cli.foreign import announce
+from hpclaunch.cli.requests import announce
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.directives.read import PREFIX, scheduler_of
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.choose import guess
-from hpclaunch.scripts.examine import Report, examine, split_lines
+from hpclaunch.scripts.examine import Report, examine
 from hpclaunch.scripts.fix import fixed
+from hpclaunch.scripts.lines import split_lines
 from hpclaunch.scripts.shell import INSTALL, can_read
 
 _LONGEST = 300_000  # bytes; job scripts have a few thousand
@@ -81,12 +82,8 @@ def _load(path: Path) -> str:
     """Return a script's text. Raises OSError, or HpclaunchError if it is not a script."""
     with path.open("rb") as file:
         data = file.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise HpclaunchError(f"{path}: more than {_LONGEST // 1000} kB: no job script is that long")
-    if b"\0" in data:
-        raise HpclaunchError(f"{path}: a binary file, no job script")
-    if not data.strip():
-        raise HpclaunchError(f"{path}: an empty file, no job script")
+    if len(data) > _LONGEST or b"\0" in data or not data.strip():
+        raise HpclaunchError(f"{path}: no job script: it is empty, binary, or longer than {_LONGEST // 1000} kB")
     return data.decode(errors="surrogateescape")
 
 

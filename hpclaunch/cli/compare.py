@@ -14,9 +14,8 @@ import click
 from msgspec import structs
 
 from hpclaunch.cli.echo import echo_json, json_option
-from hpclaunch.cli.foreign import load_site, rendered
 from hpclaunch.cli.options import job_command
-from hpclaunch.cli.requests import compared_request, nearer
+from hpclaunch.cli.requests import compared_request, load_site, nearer, rendered
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.machine import follow_links
@@ -45,18 +44,18 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     sites = dict.fromkeys([*values.pop("site"), *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
     request = compared_request(ctx, values, several=len(profiles) > 1, sized=gpus is not None)
-    columns, scripts = [], []
+    columns = []
     for site, partition in compare.places(profiles, pairs):
         own = structs.replace(follow_links(profiles[site].site, request), site=site, partition=partition)
         plan, facts = compare.compared(profiles[site], own, gpus)
+        if diff:
+            facts["script"] = rendered(plan.hidden())[0] if plan and facts["fits"] else None
         columns.append(facts)
-        scripts.append(rendered(plan.hidden()) if diff and plan and facts["fits"] else None)
     if as_json:
-        found = [facts | ({"script": script} if diff else {}) for facts, script in zip(columns, scripts, strict=True)]
-        echo_json(found)
+        echo_json(columns)
     else:
         click.echo(printable("\n\n".join(_tables(columns))))
-        for line in _differences(columns, scripts):
+        for line in _differences(columns):
             click.echo(line)
     raise SystemExit(0 if any(facts["fits"] for facts in columns) else 1)
 
@@ -75,18 +74,16 @@ def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
     for name, cells in rows.items():
         wrap = partial(textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False)
         wrapped = [[line for text in cell for line in wrap(text)] for cell in cells]
-        for number, parts in enumerate(zip_longest(*wrapped, fillvalue="")):
-            text = "  ".join(part.ljust(width) for part in parts)
-            lines.append(f"{name if number == 0 else '':<{label}}{text}".rstrip())
+        lines += [
+            f"{title:<{label}}{'  '.join(part.ljust(width) for part in parts)}".rstrip()
+            for title, *parts in zip_longest([name], *wrapped, fillvalue="")
+        ]
     return "\n".join(lines)
 
 
-def _differences(columns: Sequence[dict[str, Any]], scripts: Sequence[str | None]) -> Iterator[str]:
+def _differences(columns: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines in which each script differs from the first."""
-    first: tuple[str, list[str]] | None = None
-    for facts, script in zip(columns, scripts, strict=True):
-        if script is not None:
-            name, lines = f"{facts['site']} {facts['partition']}", script.splitlines()
-            if first is not None:
-                yield from ("", *difflib.unified_diff(first[1], lines, first[0], name, n=1, lineterm=""))
-            first = first or (name, lines)
+    made = [(f"{one['site']} {one['partition']}", one["script"].splitlines()) for one in columns if one.get("script")]
+    for name, lines in made[1:]:
+        yield ""
+        yield from difflib.unified_diff(made[0][1], lines, made[0][0], name, n=1, lineterm="")

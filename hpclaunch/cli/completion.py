@@ -13,8 +13,6 @@ def completion_command(ctx: click.Context, /, shell: str) -> None:
 
     Example: eval "$(hpclaunch completion bash)"
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import shell_complete
 
-    completion = get_completion_class(shell)
-    assert completion is not None  # noqa: S101 - click knows these three
-    click.echo(completion(ctx.find_root().command, {}, "hpclaunch", "_HPCLAUNCH_COMPLETE").source())
+    shell_complete(ctx.find_root().command, {}, "hpclaunch", "_HPCLAUNCH_COMPLETE", f"{shell}_source")

@@ -12,9 +12,8 @@ from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, json_option
-from hpclaunch.cli.foreign import rendered_from
 from hpclaunch.cli.options import job_command
-from hpclaunch.cli.requests import config_file, planned_request
+from hpclaunch.cli.requests import config_file, planned_request, rendered
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -40,7 +39,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     patient = Patient(profile=profile, request=request, folder=Path.cwd())
     try:
         plan = make_plan(profile, request)
-        script, templates = rendered_from(plan)
+        script, templates = rendered(plan)
     except HpclaunchError as error:
         patient = structs.replace(patient, refusal=one_line(error))
     else:

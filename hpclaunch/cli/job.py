@@ -8,10 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hpclaunch.cli.echo import talk
-from hpclaunch.cli.foreign import rendered
+from hpclaunch.cli.echo import json_option, talk
 from hpclaunch.cli.options import LAUNCH, job_command
-from hpclaunch.cli.requests import launch_request, planned_request
+from hpclaunch.cli.requests import launch_request, planned_request, rendered
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
@@ -28,7 +27,7 @@ def planned(profile: Profile, request: Request, quiet: bool) -> tuple[Plan, str]
 
 def summarized(plan: Plan, quiet: bool) -> str:
     """Return the script of a plan; print the summary unless `quiet`, and the warnings, on stderr."""
-    script = rendered(plan)
+    script, _ = rendered(plan)
     if not quiet:
         talk(plan.summary())
     for warning in plan.warnings:
@@ -39,7 +38,7 @@ def summarized(plan: Plan, quiet: bool) -> str:
 @job_command("render")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
-@click.option("--json", "as_json", is_flag=True, help="With --explain: print JSON.")
+@json_option
 @quiet_option
 def render_command(
     ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any

@@ -20,14 +20,6 @@ class _Line(click.types.StringParamType):
     envvar_list_splitter = "\n"
 
 
-class _Setting(_Line):
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if "=" not in text and not (text.isascii() and text.isidentifier()):
-            self.fail(f"{text!r} is no variable's name; use NAME=VALUE, or NAME to pass its value on", param, ctx)
-        return text
-
-
 def completes(names: Callable[[click.Context], Iterable[str]]) -> dict[str, Any]:
     """Return what lets click complete `names`, or nothing if they cannot be read."""
 
@@ -59,7 +51,6 @@ _COUNT = {"type": click.IntRange(min=1)}
 _PRICE = {"type": click.FloatRange(min=0)}
 _TEXTS = {"multiple": True}
 _LINES = {"multiple": True, "type": _Line()}
-_SETTINGS = {"multiple": True, "type": _Setting(), "metavar": "NAME[=VALUE]"}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
     ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
@@ -79,7 +70,7 @@ _ROWS = (
     ("--setup", _LINES, "Line of shell to run before COMMAND (repeatable)."),
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),
     ("--venv", _TEXT, "Python environment to activate."),
-    ("--env", _SETTINGS, "Variable to set; only NAME: pass its value on (repeatable)."),
+    ("--env", _LINES | {"metavar": "NAME[=VALUE]"}, "Variable to set; only NAME: pass its value on (repeatable)."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),

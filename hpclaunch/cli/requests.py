@@ -1,4 +1,7 @@
-"""From options and the config file to a request and the profile of its site."""
+"""From options and the config file to a request, the profile of its site, and its script.
+
+Profiles and templates that are not shipped with hpclaunch are named on stderr.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ import msgspec
 from click.core import ParameterSource
 
 from hpclaunch import paths
-from hpclaunch.cli.foreign import load_site
+from hpclaunch.cli.echo import talk
 from hpclaunch.cli.options import SIZES
-from hpclaunch.job.request import Request, make_request
+from hpclaunch.errors import NOT_SHIPPED
+from hpclaunch.job.plan import Plan
+from hpclaunch.job.request import Request, make_request, quote
 from hpclaunch.profile import search
 from hpclaunch.profile.yamlfile import Document, convert
 from hpclaunch.schedulers import scheduler
@@ -35,11 +40,34 @@ def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
     """Return the config file's values as options; those of `several` as lists. Raises ProfileError."""
     path = config_file()
     values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
-    if "env" in values:
-        values["env"] = [f"{name}={value}" for name, value in values["env"].items()]
-    if passed := values.pop("pass_env", None):
-        values["env"] = [*values.get("env", ()), *passed]
-    return values | {name: [values[name]] for name in several if name in values}
+    env = [f"{name}={value}" for name, value in values.pop("env", {}).items()] + values.pop("pass_env", [])
+    return values | ({"env": env} if env else {}) | {name: [values[name]] for name in several if name in values}
+
+
+def announce(files: Iterable[str]) -> None:
+    """Name on stderr the profiles and templates that are not shipped: they may belong to a cloned repository."""
+    if named := " ".join(map(quote, files)):
+        talk(f"{NOT_SHIPPED} {named}")
+
+
+def load_site(name: str) -> search.Profile:
+    """Load the profile `name` and announce those of its files that are not shipped."""
+    profile = search.load(name)
+    announce(profile.foreign)
+    return profile
+
+
+def rendered(plan: Plan) -> tuple[str, list[Path]]:
+    """Render the job script; announce the templates that are not shipped, and return them too."""
+    from hpclaunch.job.render import Cache, fill, noted
+
+    script, templates = fill(plan, Cache(paths.user_cache()))
+    if templates:
+        from hpclaunch.scripts.readback import check
+
+        check(plan, script, templates)
+    announce(map(paths.shown, templates))
+    return noted(script, plan, templates), templates
 
 
 def planned_request(
@@ -72,8 +100,8 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
     At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
     """
     sizes = ("nodes", "gpus_per_node") if sized else ()
-    if typed := next((name for name in sizes if _typed(ctx, name)), None):
-        raise click.UsageError(f"--gpus and --{typed.replace('_', '-')} exclude each other: give one of them", ctx)
+    if any(_typed(ctx, name) for name in sizes):
+        raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
     values |= _untyped(ctx, (*(_OF_A_SITE if several else ()), *sizes))
     return _request(ctx, values)
 
@@ -86,19 +114,18 @@ def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -
     from hpclaunch.job.machine import look_up_program
 
     values |= _untyped(ctx, SIZES)
-    name = values["site"] or search.match_host()
-    if name is None or search.load(name).site.scheduler != scheduler:
+    name = values["site"] or search.match_host() or scheduler
+    if search.load(name).site.scheduler != scheduler:
         name = scheduler
-    profile = load_site(name)
-    return look_up_program(profile.site, _request(ctx, {**values, "site": name}), starts=True), profile
+    values["site"], profile = name, load_site(name)
+    return look_up_program(profile.site, _request(ctx, values), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """Return the typed options, which win over a script's. Raises click.UsageError for one that cannot."""
     typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
     if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
-        what = "a COMMAND" if other == "command" else f"--{other.replace('_', '-')}"
-        raise click.UsageError(f"{what} does not go with --script: the script has its own", ctx)
+        raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)
     # The user's own limit counts wherever it is set.
     return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
@@ -115,10 +142,10 @@ def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[st
 
 
 def nearer(ctx: click.Context, one: str, other: str) -> bool:
-    """Return whether `one` of two given options is set nearer by than `other`: typed, environment, config file."""
-    near = [ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP]
-    first, second = (ctx.get_parameter_source(name) for name in (one, other))
-    return first in near and second in near and near.index(first) < near.index(second)
+    """Return whether `one` is set nearer than `other`: typed, in the environment, the config file, not at all."""
+    near = [getattr(ParameterSource, name) for name in ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")]
+    first, second = (near.index(ctx.get_parameter_source(name)) for name in (one, other))
+    return first < second
 
 
 def _typed(ctx: click.Context, name: str) -> bool:

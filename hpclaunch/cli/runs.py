@@ -11,8 +11,8 @@ import msgspec
 
 from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
-from hpclaunch.cli.foreign import load_site
 from hpclaunch.cli.options import completes
+from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
@@ -20,8 +20,6 @@ from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
-
-
 _JOB_IDS = completes(lambda _: [run.id for run in registry.newest_first()])
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **_JOB_IDS)
 _JOB = click.argument("job", required=False, **_JOB_IDS)

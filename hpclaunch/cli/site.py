@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import Any
 
@@ -63,7 +64,6 @@ def show_command(name: str, as_json: bool) -> None:
 
     data = merged(profile.layers)
     data.pop("extends", None)
-
     click.echo(printable(f"# {', which extends '.join(str(layer.path) for layer in profile.layers)}"))
     click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
 
@@ -102,7 +102,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     """
     if detect is (parent is not None):
         raise click.UsageError("give either --from PROFILE, or --detect on a login node")
-    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise HpclaunchError(f"{name!r}: a profile's name may only have letters, digits, - and _")
     path = paths.user_config() / "site_profiles" / f"{name}.yaml"
     if path.exists():  # before the scheduler is asked
@@ -134,14 +134,13 @@ def schema_command() -> None:
 
 _STARTER = """\
 # yaml-language-server: $schema=site.schema.json
-# Your own site profile. What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
+# What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
 # Check it with `hpclaunch site check {name}`, use it with `hpclaunch render --site {name}`.
 extends: {parent}
 title: {title}
 
 # The account to charge without --account.
 # account: ab12
-
 # The defaults of a job.
 # default_partition: NAME
 # default_walltime: "02:00:00"

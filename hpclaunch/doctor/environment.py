@@ -26,14 +26,16 @@ import sys
 sys.path[:] = filter(None, sys.path)  # not from the current folder
 import importlib, json, platform
 found = {"python": platform.python_version(), "executable": sys.executable}
-for name in ("torch", "pytorch_lightning", "lightning"):
+for name in ("torch", "lightning", "pytorch_lightning"):
+    short = name.removeprefix("pytorch_")
     try:
-        found[name] = importlib.import_module(name).__version__
+        found[short] = f"{name} {importlib.import_module(name).__version__}"
     except BaseException as error:
-        found[name + " error"] = f"{type(error).__name__}: {error}"
+        found[short + " error"] = f"{type(error).__name__}: {error}"
 if "torch" in found:
     import torch
     found["cuda"] = torch.version.cuda or torch.version.hip
+    found["torch"] += f", CUDA {found['cuda']}" if found["cuda"] else ""
 print("\\n" + json.dumps(found))
 """
 
@@ -106,19 +108,17 @@ def _python(plan: Plan, variables: Mapping[str, str]) -> Iterator[Result]:
 
 def _torch(plan: Plan, found: Mapping[str, Any]) -> Iterator[Result]:
     """Judge what the job's python could import."""
-    if "torch" not in found:
-        yield (warning if plan.workload == "env" else problem)("torch", found["torch error"], _REMEDY)
-    elif plan.gpus_per_node and not found["cuda"]:
-        text = f"{found['torch']} is built without CUDA, and the job asks for GPUs"
-        yield problem("torch", text, "install torch's build for the site's CUDA")
-    else:
-        yield ok("torch", f"{found['torch']}, CUDA {found['cuda'] or 'none'}")
-    if name := next((name for name in ("pytorch_lightning", "lightning") if name in found), None):
-        yield ok("lightning", f"{name} {found[name]}")
-    elif plan.workload == "mnist" or plan.launcher == "lightning":
-        yield problem("lightning", found["pytorch_lightning error"], _REMEDY)
-    else:
-        yield warning("lightning", found["pytorch_lightning error"], "nothing to do, if your command does not use it")
+    lightning = plan.workload == "mnist" or plan.launcher == "lightning"
+    for name, needed in {"torch": plan.workload != "env", "lightning": lightning}.items():
+        if name not in found and needed:
+            yield problem(name, found[f"{name} error"], _REMEDY)
+        elif name not in found:
+            yield warning(name, found[f"{name} error"], "nothing to do, if your command does not use it")
+        elif name == "torch" and plan.gpus_per_node and not found["cuda"]:
+            text = f"{found[name]} is built without CUDA, and the job asks for GPUs"
+            yield problem(name, text, "install torch's build for the site's CUDA")
+        else:
+            yield ok(name, found[name])
 
 
 def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
@@ -127,13 +127,11 @@ def _data(patient: Patient, variables: Mapping[str, str]) -> Iterator[Result]:
     paths = [word.partition("=")[2] if word.startswith("-") else word for word in words]
     own = {path: path for path in paths if path.startswith(("/", "~")) or path.endswith(".py")}
     datasets = patient.profile.site.datasets
-    for name, text in {**datasets, **own}.items():
-        path = Path(variables.get("PWD", ""), os.path.expanduser(Template(text).safe_substitute(variables)))  # noqa: PTH111 - pathlib's wants a home
+    for name, word in {**datasets, **own}.items():
+        text = os.path.expanduser(Template(word).safe_substitute(variables))  # noqa: PTH111 - pathlib's wants a home
+        path = Path(variables.get("PWD", ""), text)
         if path.exists():
             yield ok("data", f"{path} is there")
-        elif name in datasets:
-            remedy = "correct `datasets` in the profile; the bundled training draws its own digits meanwhile"
-            yield warning("data", f"{name}: {path} is not there", remedy)
-        else:
-            remedy = "correct the command, unless the job itself makes it, or only compute nodes see it"
-            yield warning("data", f"{path} is not there", remedy)
+            continue
+        remedy = "correct the command, or `datasets` in the profile, unless the job makes it or only nodes see it"
+        yield warning("data", f"{name}: {path} is not there" if name in datasets else f"{path} is not there", remedy)

@@ -69,7 +69,7 @@ class ScriptExecutor(core.Executor):
 
     def _internal_process_submissions(self, delayed_submissions: list[utils.DelayedSubmission]) -> list[core.Job[Any]]:
         kind, count = self.plan.scheduler, len(delayed_submissions)
-        if count > 1 and not kind.arrays:
+        if count > 1 and not kind.array_directives:
             return [job for delayed in delayed_submissions for job in self._internal_process_submissions([delayed])]
         plan = self._worker_plan(delayed_submissions[0].function, count)
         script = self._script(plan)
@@ -102,8 +102,8 @@ class ScriptExecutor(core.Executor):
             plan = structs.replace(plan, job_name=name)
         if count > 1:
             indices = f"0-{count - 1}%{self._at_once}" if self._at_once else f"0-{count - 1}"
-            lines = [*plan.request.directive, *kind.array_directives(indices)]
-            array = parameters.changed(plan, {"directive": lines})
+            lines = [*plan.request.directive, *(line.format(indices) for line in kind.array_directives)]
+            array = parameters.changed(plan, {"directive": lines, "max_attempts": 1})
             for warning in set(array.warnings) - set(plan.warnings):
                 warnings.warn(warning, stacklevel=2)
             plan = structs.replace(array, job_name=plan.job_name)

@@ -85,17 +85,14 @@ def compared(profile: Profile, request: Request, gpus: int | None = None) -> tup
             site=request.site, partition=partition, nodes=request.nodes, gpus_per_node=request.gpus_per_node
         )
         limit = longest(plan)
+        facts |= {name: getattr(plan, name) for name in ("nodes", "gpus", "cpus", "walltime")}
         facts |= {
             "fits": not refusals,
             "options": asked.command_line().removeprefix("hpclaunch render "),
             "node": plan.partition.description,
-            "nodes": plan.nodes,
-            "gpus": plan.gpus,
             "gpu": plan.partition.gpu,
             "ranks": plan.world_size,
-            "cpus": plan.cpus,
             "mem_gb": memory(plan),
-            "walltime": plan.walltime,
             "longest_walltime": limit and walltime.clock(limit),
             "qos": plan.qos and plan.qos.name,
             "free": plan.partition.free,

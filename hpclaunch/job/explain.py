@@ -167,7 +167,7 @@ def explain(plan: Plan, profile: Profile, script: str, sources: Mapping[str, Sou
         values = [(name, said) for one, said in printed for name in resolved(one.names, assigned)]
         around = [(name, "") for one, _ in printed for name in resolved(one.condition, assigned)]
         # What the line's values were made from, else what its condition was, else what chose the template.
-        for asked in values, [(name, "") for name, _ in values], around, [] if number else [("plan.template", "")]:
+        for asked in values, around, [] if number else [("plan.template", "")]:
             if origins := [origin for name, said in asked for origin in reasons.of(name, said)]:
                 break
         origins = [*(Origin(kind="template", where=place) for place in places), *origins]

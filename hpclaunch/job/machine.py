@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from hpclaunch import paths
+from hpclaunch.errors import nearest
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
@@ -22,7 +23,7 @@ from hpclaunch.schedulers import scheduler
 # These run the first file among their arguments, if they run a file; and what may stand before them.
 _INTERPRETER = re.compile(r"(?:python|bash|sh|zsh|dash|torchrun)[\d.]*")
 _WRAPPER = re.compile("env|time|nice|nohup|timeout|numactl|stdbuf|nsys|uv|srun|mpirun|mpiexec")
-_NO_FILE = re.compile(r"-|-[A-Za-z]*c|--no[-_]python")
+_NO_FILE = re.compile(r"-|-[A-Za-z]*[cm]|--module|--no[-_]python")
 # Lines of setup that create no files and do not change the folder; and what makes a command find its files elsewhere.
 _KEEPS = re.compile(r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?")
 _MOVES = re.compile(r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b")
@@ -95,12 +96,10 @@ def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dic
     """
     found = {}
     for folder in folders:
-        try:
-            exists = any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside))
-        except (OSError, RuntimeError, ValueError):
-            exists = False
-        if not exists:
-            found[folder] = here or not folder.startswith("/")
+        with suppress(OSError, RuntimeError, ValueError):
+            if any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside)):
+                continue
+        found[folder] = here or not folder.startswith("/")
     return found
 
 
@@ -130,14 +129,12 @@ def _paths(request: Request) -> Iterator[str]:
 
 
 def _file(words: list[str]) -> str:
-    """Return the script that a command runs, a module of this folder as MODULE.py; "" if it cannot be known."""
+    """Return the script that a command runs, or "" if it cannot be known."""
     names = [Path(word).name for word in words]
-    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), 0)
-    if start and not _WRAPPER.fullmatch(names[0]):
+    if not _INTERPRETER.fullmatch(names[0]) and not _WRAPPER.fullmatch(names[0]):
         return ""
-    for before, word in pairwise(words[start:] if _INTERPRETER.fullmatch(names[start]) else []):
-        if re.fullmatch(r"-[A-Za-z]*m|--module", before):
-            return _module_file(word)
+    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), len(words))
+    for before, word in pairwise(words[start:]):
         if "$" in word or _NO_FILE.fullmatch(word):
             return ""
         if word.endswith((".py", ".sh")):
@@ -145,15 +142,6 @@ def _file(words: list[str]) -> str:
         if not (word.startswith("-") or before.startswith("-")):  # a script of another name
             return ""
     return ""
-
-
-def _module_file(name: str) -> str:
-    """Return the file of `python -m NAME`, or "" if that may be an installed module."""
-    path = Path(*name.split("."))
-    main, file = str(path / "__main__.py"), str(path.with_suffix(".py"))
-    if _exists(main):
-        return main
-    return file if _exists(file) or _exists(f"{path.parts[0]}/__init__.py") else ""
 
 
 def _program_problem(request: Request, here: bool) -> str:
@@ -180,22 +168,18 @@ def _exists(file: str) -> bool:
 
 def _nearest(file: str) -> str:
     """Return ` (did you mean FILE?)` for the file in the same folder with the same suffix and the nearest name."""
-    from difflib import get_close_matches
-
     path = Path(file)
-    try:
-        names = [other.name for other in path.parent.iterdir() if other.suffix == path.suffix]
-    except (OSError, ValueError):
-        return ""
-    found = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f" (did you mean {path.parent / found[0]}?)" if found else ""
+    with suppress(OSError, ValueError):
+        return nearest(str(path), [str(other) for other in path.parent.iterdir() if other.suffix == path.suffix])
+    return ""
 
 
 def _saves(request: Request, file: str, requeues: bool) -> bool:
-    """Return whether the command or its file looks as if it saves when it is warned."""
-    text, path = " ".join(request.command), Path(file or request.command[0])
+    """Return whether the command's script, if it can be read, or the command looks as if it saves when it is warned."""
+    text = " ".join(request.command)
     with suppress(OSError, ValueError):
-        if path.is_file():  # reading a pipe would consume it
-            with path.open(encoding="utf-8", errors="replace") as program:
-                text += program.read(_LONGEST)
+        if not Path(file).is_file():  # reading a pipe would consume it
+            return not file or bool(_SAVES.search(text))
+        with Path(file).open(encoding="utf-8", errors="replace") as program:
+            text += program.read(_LONGEST)
     return bool(_SAVES.search(text) or (requeues and _LIGHTNING.search(text)))

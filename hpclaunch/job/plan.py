@@ -156,8 +156,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         if name == "cpus_per_start" and value != self.cpus_per_task:
             words = f"{counted(self.tasks_per_node, 'task')} x {counted(self.cpus_per_task, 'cpu')} = {value}"
             return Basis(("plan.tasks_per_node", "plan.cpus_per_task", "plan.launcher"), words)
-        if name in ("grace_seconds", "silent_seconds"):
-            return Basis(("site.grace",) if name == "grace_seconds" else ("site.dead_after", "plan.nodes"))
         if name == "warn_after":
             words = f"{self.seconds} s - {self.warn_seconds} s = {value}"
             return Basis(("plan.walltime", "plan.warn_seconds"), words)

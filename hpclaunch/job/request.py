@@ -26,14 +26,12 @@ _NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What only this machine knows of a request (hpclaunch.job.machine)."""
 
-    cores: Annotated[int | None, about("Cores of this machine, if the job runs on it.")] = None
-    links: Annotated[dict[str, str], about("Where paths of the request lead.")] = {}
-    missing_folders: Annotated[
-        dict[str, bool], about("Folders of its output that are not there; if that is sure.")
-    ] = {}
-    program_problem: Annotated[str, about("Why the command's program cannot run here.")] = ""
-    program_is_final: Annotated[bool, about("Nor can it run as a job.")] = False
-    program_saves: Annotated[bool, about("It seems to save before the walltime and to continue later.")] = True
+    cores: int | None = None  # of this machine, if the job runs on it
+    links: dict[str, str] = {}  # where paths of the request lead
+    missing_folders: dict[str, bool] = {}  # folders of its output that are not there; if that is sure
+    program_problem: str = ""  # why the command's program cannot run here
+    program_is_final: bool = False  # nor can it run as a job
+    program_saves: bool = True  # it seems to save before the walltime and to continue later
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,7 +107,8 @@ def make_request(values: dict[str, Any], mistaken: list[tuple[str, str]] | None 
     except ValidationError:
         found = [(str(key[0]), message) for key, message in mistakes(values, Request)]
         if mistaken is None:
-            raise RequestError(*(f"--{name.replace('_', '-')}: {message}" for name, message in found)) from None
+            words = ((name.removeprefix("pass_").replace("_", "-"), message) for name, message in found)
+            raise RequestError(*(f"--{option}: {message}" for option, message in words)) from None
     mistaken += found
     return make_request({name: value for name, value in values.items() if name not in dict(found)})
 
@@ -119,9 +118,7 @@ def quote(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
     spelled = "".join(
-        c
-        if c.isprintable() and c not in "\\'"
-        else "".join(map(r"\x{:02x}".format, c.encode(errors="surrogateescape")))
+        c if c.isprintable() and c not in "\\'" else "".join(rf"\x{b:02x}" for b in c.encode(errors="surrogateescape"))
         for c in word
     )
     return f"$'{spelled}'"

@@ -8,6 +8,8 @@ import sys
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.basis import Basis
@@ -25,12 +27,13 @@ T = TypeVar("T")
 NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 
 
-class Sizes:
+class Sizes(Struct):
     """Makes the values that a request leaves open, and records the basis of each."""
 
-    def __init__(self, site: Site, request: Request, partition: Partition) -> None:
-        self.site, self.request, self.partition = site, request, partition
-        self.basis: dict[str, Basis] = {}
+    site: Site
+    request: Request
+    partition: Partition
+    basis: dict[str, Basis] = {}
 
     def made(self, name: str, value: T, *keys: str, words: str = "") -> T:
         """Return `value`, which is made from these keys, in these words."""
@@ -178,10 +181,16 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         seconds=seconds,
         attempts=max_attempts,
     )
+    job_name = sizes.given("job_name", "request.job_name")
+    if job_name is None:
+        job_name = name_of(command, scheduler(site.scheduler))
+        sizes.made("job_name", job_name, "plan.command", words="after the command")
     sizes.given("template", "request.template", "site.template", "site.scheduler")
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
+        "grace_seconds": Basis(("site.grace",)),
+        "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
         "directives": Basis(("site.directives", "request.directive")),
@@ -194,10 +203,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         request=request,
         partition_name=partition_name,
         partition=partition,
-        job_name=sizes.given("job_name", "request.job_name")
-        or sizes.made(
-            "job_name", name_of(command, scheduler(site.scheduler)), "plan.command", words="after the command"
-        ),
+        job_name=job_name,
         account=sizes.given("account", "request.account", "site.account"),
         qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
         launcher=sizes.given("launcher", "request.launcher", "site.launcher"),

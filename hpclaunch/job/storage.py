@@ -51,7 +51,6 @@ def file_systems(
             start, target = links[name]
             basis = Basis((), f"{name}, for {'the working folder' if start == '.' else start}, which leads to {target}")
         found.setdefault(name, basis)
-    public = request.hidden().env.values()
     paths: dict[str, Iterable[str] | dict[str, str]] = {
         "site.module_paths": site.module_paths if modules else (),
         "site.setup": site.setup,
@@ -66,7 +65,6 @@ def file_systems(
     }
     for key, texts in paths.items() if site.storage_roots else ():
         for item, text in texts.items() if isinstance(texts, dict) else zip(texts, texts, strict=True):
-            words = f", for {text}" if key != "request.env" or text in public else ""
             for name in named_by(site, request.account or site.account, [text]):
-                found.setdefault(name, Basis((f"{key}:{item}",), words and name + words))
+                found.setdefault(name, Basis((f"{key}:{item}",)))
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,18 +57,13 @@ def drafted(name: str) -> tuple[str, Machine]:
 
 
 def _ask() -> Machine:
-    able = [one for one in map(scheduler, known()) if one.describes]
-    here = [one for one in able if all(map(shutil.which, one.describes))]
-    if not here:
-        wanted = " or ".join(" and ".join(one.describes) for one in able)
-        raise SchedulerError(f"no scheduler here: {wanted} not found; run this on a login node of the site")
     refusals = []
-    for one in here:
+    for name in known():
         try:
-            return one.detect()
+            return scheduler(name).detect()
         except SchedulerError as error:
-            refusals.append(str(error))
-    raise SchedulerError(*refusals)
+            refusals.append(f"{name}: {error}")
+    raise SchedulerError("no scheduler describes this machine:", *refusals)
 
 
 def _lines(name: str, machine: Machine) -> Iterator[str]:

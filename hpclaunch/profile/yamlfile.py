@@ -34,15 +34,6 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError, TypeError):  # !!bool x, 2026-99-99, a number too long to read
-            tag = node.tag.rpartition(":")[2]
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{_shown(node.value)} cannot be read as {tag}; put it into quotes", node.start_mark
-            ) from None
-
 
 def _check_size(text: str) -> None:
     """Raise MarkedYAMLError if the text is nested too deeply, or makes too many values with its aliases and merges."""
@@ -104,7 +95,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
             mark = error.problem_mark or error.context_mark
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             raise ProfileError(f"{where}: {error.problem or error.context}") from None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # `!!bool x`, 2026-99-99
             raise ProfileError(f"{path}: no valid YAML: {str(error).splitlines()[0]}") from None
         data = {} if data is None else data
         if not isinstance(data, dict):

@@ -44,11 +44,10 @@ class Scheduler:
     host_variables: tuple[str, ...] = ("HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES")  # differ from node to node
     own_variables: frozenset[str] = frozenset()  # set by the scheduler in every job: a user cannot
     interactive_names: frozenset[str] = frozenset()  # job names that Lightning takes for an interactive shell
-    arrays = False  # submits many jobs as one
+    array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
-    describes: tuple[str, ...] = ()  # commands that `detect` calls
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
@@ -78,10 +77,6 @@ class Scheduler:
         path = job.path / run_folder.OUTPUT
         return path if path.is_file() else None
 
-    def array_directives(self, indices: str) -> list[str]:
-        """Return the directives of an array with these indices."""
-        return []
-
     def array_ids(self, array: str, count: int) -> list[str]:
         """Return the ids of the jobs of an array."""
         return []
@@ -108,7 +103,7 @@ class Scheduler:
 
     def detect(self) -> Machine:
         """Describe the machine for a first profile. Raises SchedulerError."""
-        raise SchedulerError(f"{self.name} does not describe its machine")
+        raise SchedulerError("it does not describe its machine")
 
 
 @cache
@@ -142,11 +137,7 @@ def known() -> list[str]:
 
 def at_hand(environment: Mapping[str, str]) -> Scheduler | None:
     """Return the scheduler in whose job this process runs, or None outside of one."""
-    for names in (SCHEDULERS, installed()):
-        for kind in map(scheduler, names):
-            if kind.job_variable and kind.job_variable in environment:
-                return kind
-    return None
+    return next((kind for kind in map(scheduler, known()) if kind.job_variable in environment), None)
 
 
 def groups(jobs: Iterable[J]) -> dict[tuple[str, str], list[J]]:

@@ -67,6 +67,6 @@ def whole(text: str) -> int | None:
 
 def count(text: str, least: int = 1) -> int:
     """Return a whole number. Raises ValueError."""
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
+    if (number := whole(text)) is None or number < least:
         raise ValueError(f"{text!r} is no number of at least {least}")
-    return int(text)
+    return number

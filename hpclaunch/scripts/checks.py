@@ -9,7 +9,6 @@ from hpclaunch.job.checks.check import Check
 from hpclaunch.job.diagnostic import Edit, Found
 from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
-from hpclaunch.profile.yamlfile import Key
 
 Named = tuple[str, Found]
 
@@ -24,39 +23,33 @@ _LIGHTNING = (
 
 def site_directives(plan: Plan) -> Iterator[Found]:
     """Warn of a script without a directive that every job of the site should have."""
-    if plan.script is None or not (plan.gpus_per_node or plan.partition.cores_per_node):
+    script, prefix = plan.script, PREFIX[plan.site.scheduler]
+    if script is None or not (plan.gpus_per_node or plan.partition.cores_per_node):
         return
     for i, line in enumerate(plan.site.directives):
         name = re.match(r"--([a-z-]+)", line)
-        if name and not plan.script.directives.last(name[1]):
-            prefix = PREFIX[plan.site.scheduler]
+        if name and not script.directives.last(name[1]):
             text = f"{prefix} {line} is missing, which the site's own examples have"
-            yield Found(
-                text,
-                ("directives", i),
-                True,
-                at=plan.script.last,
-                edits=[Edit(plan.script.last, "$", f"\n{prefix} {line}")],
-            )
+            edits = [Edit(script.last, "$", f"\n{prefix} {line}")]
+            yield Found(text, ("directives", i), True, at=script.last, edits=edits)
 
 
 def ntasks(plan: Plan) -> Iterator[Found]:
     """Refuse a script's --ntasks without --ntasks-per-node, which Lightning refuses."""
-    option = plan.script.directives.last("ntasks") if plan.script else None
-    if option and plan.script and plan.gpus_per_node and not plan.script.directives.last("ntasks-per-node"):
-        starts = -(-int(option.value) // plan.nodes) if option.value.isdecimal() else 1
-        if plan.nodes * starts > 1:
-            right = f"--ntasks-per-node={starts}"
-            nodes = "" if plan.script.directives.last("nodes") else f" --nodes={plan.nodes}"
-            edit = Edit(option.line, option.pattern, right + nodes)
-            yield Found(
-                f"{option.directive} without --ntasks-per-node; use {right}{nodes}", at=option.line, edits=[edit]
-            )
+    given = plan.script.directives if plan.script else None
+    option = given.last("ntasks") if given else None
+    if given is None or option is None or given.last("ntasks-per-node") or not plan.gpus_per_node:
+        return
+    starts = -(-int(option.value) // plan.nodes) if option.value.isdecimal() else 1
+    if plan.nodes * starts > 1:
+        right = f"--ntasks-per-node={starts}" + ("" if given.last("nodes") else f" --nodes={plan.nodes}")
+        edit = Edit(option.line, option.pattern, right)
+        yield Found(f"{option.directive} without --ntasks-per-node; use {right}", at=option.line, edits=[edit])
 
 
-def at_line(check: str, line: int, message: str, *, refuses: bool = True, key: Key | None = None) -> Named:
+def at_line(check: str, line: int, message: str, *, refuses: bool = True) -> Named:
     """Return what `check` found in a line, with the check's name."""
-    return check, Found(message, key, warns=not refuses, at=line)
+    return check, Found(message, warns=not refuses, at=line)
 
 
 def _check(text: str, source: str, slurm_source: str = "", *, warns: bool = False) -> Check:

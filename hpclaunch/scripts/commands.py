@@ -38,8 +38,8 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
     for command in program.body.commands:
         if command.says or "ssh" in command.inside or id(command) in outer:
             continue
-        values = [(one.name, one.value) for one in command.settings]
-        settings = [f"{name}={_quoted(value)}" for name, value in values if "\n" not in value or value[0] == "("]
+        values = [(one.name, value) for one in command.settings for value in one.items or [one.value]]
+        settings = [f"{name}={_quoted(value)}" for name, value in values if "\n" not in value]  # no usage text
         rest = [*map(_quoted, command.files), *map(_quoted, opened(command.words[1:], program.variables))]
         words = [*command.words[:1], *settings, *rest]
         text = " ".join(word for word in words if command.name not in _EDITS or "<" not in word)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,10 +23,10 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.scripts import commands, shell
 from hpclaunch.scripts.checks import SCRIPT_CHECKS
 from hpclaunch.scripts.launch import Program, modules, understand
+from hpclaunch.scripts.lines import is_shell, split_lines
 from hpclaunch.scripts.ranks import complete
 
 _OUR_OWN = ("hpclaunch render", "the job script")  # sources of rules for our own scripts
-_SHELLS = re.compile(r"#!.*?\b(ba|k|da|)sh\b")
 
 
 class Report(Struct):
@@ -49,16 +48,6 @@ class Report(Struct):
     def refused(self) -> bool:
         """Tell whether the script would be refused, or go wrong."""
         return any(one.refuses for one in self.diagnostics)
-
-
-def split_lines(text: str) -> list[str]:
-    """Return a script's lines without their ends."""
-    return [line.removesuffix("\r") for line in text.split("\n")]
-
-
-def is_shell(first_line: str) -> bool:
-    """Tell whether a script is one that bash, or a shell like it, would run."""
-    return not first_line.startswith("#!") or _SHELLS.match(first_line) is not None
 
 
 def examine(

@@ -26,15 +26,18 @@ def fixed(text: str, examine: Callable[[str], Report]) -> tuple[str, list[Diagno
             break
         new = apply(text, one.edits)
         after = examine(new)
-        said = {other.message for other in after.diagnostics}
-        refused = {other.check for other in after.diagnostics if other.refuses}
-        before = {other.check for other in report.diagnostics if other.refuses}
-        if new == text or one.message in said or (refused - before and not one.fatal):
+        left = {other.message for other in after.diagnostics}
+        worse = _refused(after) - _refused(report) and not one.fatal
+        if new == text or one.message in left or worse:
             failed.add(one.message)
         else:
             text, report = new, after
             done.append(one)
     return text, done, report
+
+
+def _refused(report: Report) -> set[str]:
+    return {one.check for one in report.diagnostics if one.refuses}
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:

@@ -18,7 +18,7 @@ _CONTAINERS = ("singularity", "apptainer", "podman", "docker")
 _SETS = ("export", "declare", "readonly", "typeset", "local")
 _READS = ("for", "read", "mapfile", "readarray", "getopts", "unset")
 _ASIDE_MODULES = ("pip", "venv", "json.tool", "ensurepip", "ipykernel", "site")
-_WHOLE = re.compile(r"\$\{?(\w+)\}?")
+_WHOLE = re.compile(r'"?\$\{?(\w+)(?:\[[@*]\])?\}?"?')
 _PYTHON_FLAGS = ("-u", "-E", "-s", "-B")
 _SAME = dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun"), "mpirun")
 _MODULES = {
@@ -129,7 +129,7 @@ def _variables(body: Script) -> dict[str, Setting]:
         own = assignments(command)
         times.update(one.name for one in own)
         times.update(command.words[1:] if command.name in _READS else ())
-        found |= {one.name: one for one in own if not command.inside and not one.value.raw.startswith("(")}
+        found |= {one.name: one for one in own if not command.inside}
     return {name: one for name, one in found.items() if times[name] == 1}
 
 
@@ -143,14 +143,17 @@ def opened(words: list[Word], variables: dict[str, Setting]) -> list[Word]:
 
 
 def _stands_for(word: Word, variables: dict[str, Setting]) -> list[Word]:
-    """Return the words that a $NAME is, or the word with the variables in it replaced."""
+    """Return the words that a $NAME or "${NAME[@]}" is, or the word with the variables in it replaced."""
     whole = _WHOLE.fullmatch(word.raw)
-    value = variables[whole[1]].value if whole and whole[1] in variables else None
-    if value and not value.expands & {"$(", "*"}:
-        return [Word(piece, None, re.findall(r"\$\{?(\w+)", piece), word.line) for piece in value.split()]
+    one = variables.get(whole[1]) if whole else None
+    if one and one.items and "[" in word:
+        return one.items
+    if one and word.raw[0] == "$" and not one.items and not one.value.expands & {"$(", "*"}:
+        pieces = one.value.split()
+        return [Word(piece, None, re.findall(r"\$\{?(\w+)", piece), word.line) for piece in pieces]
     text, left = str(word), set(word.expands)
     for name in word.expands & variables.keys():
-        if not variables[name].value.expands:
+        if not variables[name].items and not variables[name].value.expands:
             text = replaced(text, name, variables[name].value)
             left.discard(name)
     return [Word(text, word.raw, left, word.line)]

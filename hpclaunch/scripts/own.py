@@ -16,8 +16,7 @@ from hpclaunch.job.request import Request
 from hpclaunch.job.sizes import unchecked_plan
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
-from hpclaunch.scripts.examine import is_shell, split_lines
-from hpclaunch.scripts.shell import heredoc_lines, syntax_error
+from hpclaunch.scripts.lines import heredoc_lines, is_shell, split_lines, syntax_error
 
 
 def read(path: Path, profile: Profile) -> tuple[str, Plan, str]:

@@ -15,11 +15,14 @@ from hpclaunch.scripts.shell import Word
 _COUNTS = re.compile(r"\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)
 
 
+def _cores(asked: Asked) -> int:
+    """Return the cores of a node, for each of which the nodefile has a line; 0 if not known, or it has one a chunk."""
+    return 0 if asked.directives.first("l.select") else asked.partition.cores_per_node or 0
+
+
 def _pbsdsh(program: Program, asked: Asked) -> Iterator[Named]:
-    cores, starts = asked.partition.cores_per_node or 0, [start.command for start in program.starts]
-    for command in program.body.commands:
-        if command.name != "pbsdsh":
-            continue
+    cores, starts = _cores(asked), [start.command for start in program.starts]
+    for command in (one for one in program.body.commands if one.name == "pbsdsh"):
         options = unwrap(command, program.variables, {}).layers[-1].options
         index = options.get("n", "")
         if "u" in options:
@@ -54,8 +57,8 @@ def _relative(words: list[Word]) -> str:
     return named[0] if interpreted or "/" in named[0] or named[0].endswith(".py") else ""
 
 
-def _node_count(program: Program, _asked: Asked) -> Iterator[Named]:
-    for command in program.body.commands:
+def _node_count(program: Program, asked: Asked) -> Iterator[Named]:
+    for command in program.body.commands if _cores(asked) else ():
         pairs = [(one.name, one.value) for one in command.settings]
         for word, after in pairwise([*command.words, Word("")]):
             name, equals, _ = word.partition("=")

@@ -29,15 +29,11 @@ def step_size(asked: Asked, launch: Launch) -> int:
 
 def complete(asked: Asked, launch: Launch | None) -> dict[str, Any]:
     """Return the values of the request that asks for the same job."""
-    part = asked.partition
     launcher, ranks = _ranks(asked, launch)
-    values = {**asked.values, "nodes": asked.nodes, "launcher": launcher, "tasks_per_node": ranks}
+    values = asked.values | {"nodes": asked.nodes, "launcher": launcher, "tasks_per_node": ranks}
     values["gpus_per_node"] = asked.gpus
-    if asked.cpus and (asked.cpus_said or not asked.gpus) and not (part.cpus_per_gpu_exact and asked.gpus):
-        over = part.cores_per_node and asked.cpus > part.cores_per_node
-        values["cpus_per_task"] = max(math.ceil(asked.cpus / ranks) if over else asked.cpus // ranks, 1)
-    if asked.nodes == 1 and part.cores_per_node is None and not part.max_cores:
-        values["cpus_per_task"] = max((asked.cpus or 1) // ranks, 1)
+    if asked.cpus and (asked.cpus_said or not asked.gpus) and not (asked.gpus and asked.partition.cpus_per_gpu_exact):
+        values["cpus_per_task"] = max(asked.cpus // ranks, 1)
     if launch and launch.words:
         values["command"] = [str(word) for word in launch.words]
     return values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -14,6 +13,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
+
+from hpclaunch.scripts.lines import heredoc_lines, syntax_error
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -37,7 +38,6 @@ _SAYS = {"echo", "printf", "logger", "mail", ":", "sbatch", "qsub"}
 _NAMED = {"declaration_command", "unset_command", "for_statement"}  # their first word is no word to the library
 _DEEPEST = 5  # shells started by shells
 _LONGEST_LOOP = 5000
-_PATIENCE = 20  # seconds for bash to read a script
 # tree-sitter-bash 0.25 takes $A/$B/c for two words, and ${A}/${B}/c for one.
 _JOINED = re.compile(r"(?<=[^\s\"'$`;&|<>(){}=\\])\$([A-Za-z_]\w*|\d)(?=[^\s\w\"'`;&|<>()$}])")
 # What an example left to be filled in would be read as redirections.
@@ -47,7 +47,6 @@ _FROM_LETTERS = str.maketrans("\ue001\ue002\ue003", "<> ")
 _EXPANDED = "\ue000"  # stands for what the shell expands while a word's quotes are removed
 _QUOTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _GONE = re.compile(r"\\\n|\\(?=[$`])|\$(?=['\"])")  # what bash removes and shlex does not
-_HEREDOC = re.compile(r"(?<![<\d(])<<(-?)\s*(['\"]?)\\?([\w=.!+%@-]+)\2")
 
 
 class Word(str):
@@ -76,6 +75,7 @@ class Setting(Struct):
 
     name: str
     value: Word
+    items: list[Word] = []
 
 
 class Command(Struct):
@@ -123,7 +123,7 @@ def can_read() -> bool:
 
 def read(text: str) -> Script:
     """Return the commands of `text`; none without the library that reads bash."""
-    script = Script(heredocs=heredoc_lines(text.split("\n")), error=syntax_error(text))
+    script = Script(heredocs=heredoc_lines(text.split("\n")), error=syntax_error(_filled(text)))
     if can_read():
         reader = _Reader(text)
         reader.walk()
@@ -135,32 +135,9 @@ def read(text: str) -> Script:
     return script
 
 
-def syntax_error(text: str) -> tuple[int, str] | None:
-    """Return the line and the message of bash's first error in a script, or None if it reads all of it."""
-    command = ["bash", "-O", "extglob", "-n", "/dev/stdin"]
-    data = text.encode(errors="surrogateescape")
-    try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=_PATIENCE, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    found = re.search(r"line (\d+): (?!warning)(.*)", done.stderr.decode(errors="replace"))
-    return (int(found[1]), found[2]) if done.returncode > 0 and found else None
-
-
-def heredoc_lines(lines: list[str]) -> set[int]:
-    """Return the numbers of the lines that are texts of heredocs, their ends included."""
-    found: set[int] = set()
-    for number, line in enumerate(lines, 1):
-        if number in found or line.lstrip().startswith("#"):
-            continue
-        last = number
-        for tabs, _, end in _HEREDOC.findall(line):
-            rest = (part.rstrip("\r") for part in lines[last:])
-            at = next((i for i, part in enumerate(rest) if (part.lstrip("\t") if tabs else part) == end), None)
-            if at is not None:
-                found.update(range(last + 1, last + at + 2))
-                last += at + 1
-    return found
+def _filled(text: str) -> str:
+    """Return a text in which what an example left to be filled in is one word."""
+    return _LEFT.sub(lambda found: found[0].translate(_LETTERS), text)
 
 
 @cache
@@ -175,8 +152,7 @@ class _Reader:
     """One pass over a text that begins at `line`, and over the texts for other shells in it."""
 
     def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
-        text = _LEFT.sub(lambda found: found[0].translate(_LETTERS), _JOINED.sub(r"${\1}", text))
-        self.source = text.encode(errors="replace")
+        self.source = _JOINED.sub(r"${\1}", _filled(text)).encode(errors="replace")
         self.line, self.depth = line, depth
         self.root = _parser().parse(self.source).root_node
         self.commands: list[Command] = []
@@ -233,7 +209,9 @@ class _Reader:
 
     def _setting(self, node: Node) -> Setting:
         name, value = (node.child_by_field_name(field) for field in ("name", "value"))
-        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""))
+        array = value.children if value and value.type == "array" else []
+        items = [self._word(item) for item in array if item.type in _WORDS]
+        return Setting(self._text(name) if name else "", self._word(value) if value else Word(""), items)
 
     def _redirect(self, command: Command, node: Node) -> None:
         for part in node.children:

@@ -2,7 +2,7 @@
 
     hpclaunch run --nodes 2 --tasks-per-node 2 --workload allreduce      two emulated nodes on this machine
     hpclaunch submit --site gadi --nodes 2 --workload allreduce          a job
-    hpclaunch submit --site gadi --nodes 2 -- python allreduce.py --max-bytes 1G --json result.json
+    hpclaunch submit --site gadi --nodes 2 -- python allreduce.py --max-bytes 1G
     torchrun --nproc-per-node 4 allreduce.py                             by hand
 
 The time of one all-reduce is the mean over the ranks of what each measures around it, as in nccl-tests; the latency
@@ -16,7 +16,6 @@ longest median. That shows a slow processor, GPU or memory; a slow link shows on
 """
 
 import argparse
-import json
 import os
 import re
 import socket
@@ -25,7 +24,6 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 try:
@@ -36,8 +34,8 @@ except ImportError as error:
     sys.exit(f"allreduce.py: {sys.executable}: {error}; load the site's module, or an environment that has torch")
 
 HOST = socket.gethostname()
-BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl")
-LOCAL_BYTES = 64 * 1024**2  # well above any cache; less where --max-bytes is less
+LOCAL_BYTES = 64 * 1024**2  # well above any cache; less if --max-bytes is less
+REPEATS = 20
 
 
 def parse_bytes(text: str) -> int:
@@ -55,39 +53,22 @@ def show_bytes(size: int) -> str:
     return f"{size // 1024**power} {' KMG'[power].strip()}B"
 
 
-def variable(name: str, default: int) -> int:
-    """Return a number of the launch contract."""
-    return int(os.environ.get(name) or default)
+def meet(backend: str | None, seconds: float) -> torch.device:
+    """Join the other ranks, or be the only one without a launcher; return this rank's device.
 
-
-def choose_backend(asked: str | None) -> str:
-    """Return nccl if each rank of this node has a GPU, else gloo. Raises ValueError if torch does not have it."""
-    per_node, gpus = variable("LOCAL_WORLD_SIZE", 1), torch.cuda.device_count()
-    if asked is None:
-        if 0 < gpus < per_node and variable("LOCAL_RANK", 0) == 0:  # a rank that sees only its own GPU looks like this
-            seen = f"{per_node} ranks on this node, but each sees {gpus} GPU(s)"
-            print(f"allreduce.py: {HOST}: {seen}: using gloo on the CPU; --backend nccl uses the GPUs", file=sys.stderr)
-        return "nccl" if gpus >= per_node else "gloo"
-    if not dist.is_backend_available(asked):
-        raise ValueError(f"--backend {asked}: this torch has {', '.join(filter(dist.is_backend_available, BACKENDS))}")
-    if asked == "nccl" and not gpus:
+    The backend is nccl if each rank of this node has a GPU, else gloo.
+    """
+    gpus, per_node = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    backend = backend or ("nccl" if gpus >= per_node else "gloo")
+    if backend == "nccl" and not gpus:
         raise ValueError(f"--backend nccl: no GPU on {HOST}; use --backend gloo")
-    return asked
-
-
-def meet(backend: str, seconds: float) -> torch.device:
-    """Join the other ranks, or be the only one without a launcher; return this rank's device."""
     device = torch.device("cpu")
     if backend == "nccl":
-        device = torch.device("cuda", variable("LOCAL_RANK", 0) % torch.cuda.device_count())
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % gpus)
         torch.cuda.set_device(device)
-    timeout = timedelta(seconds=seconds)
-    if (world_size := variable("WORLD_SIZE", 1)) == 1:
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1, timeout=timeout)
-    elif "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=timeout)
-    else:
-        raise ValueError(f"WORLD_SIZE is {world_size}, RANK is not set: use a launcher that starts every rank, not one")
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    alone: Any = {"store": HashStore(), "rank": 0, "world_size": 1} if is_alone else {}
+    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **alone)
     return device
 
 
@@ -103,131 +84,78 @@ def timed(work: Callable[[], object], device: torch.device, repeats: int) -> lis
     return times
 
 
-def find_slowest(device: torch.device, size: int, repeats: int) -> dict[str, Any]:
-    """Let all ranks do the same local work, and return the slowest rank."""
+def find_slowest(device: torch.device, size: int) -> tuple[str, int]:
+    """Let all ranks do the same local work; return a line about the slowest one, and the number of hosts."""
     total, part = torch.zeros(size // 4, device=device), torch.zeros(size // 4, device=device)
     timed(lambda: total.add_(part), device, 5)  # warm
     dist.all_reduce(part[:1])  # all begin together, since they share their host's memory
-    own = statistics.median(timed(lambda: total.add_(part), device, repeats))
+    own = 1e6 * statistics.median(timed(lambda: total.add_(part), device, REPEATS))
     reports: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(reports, (own, HOST))
-    slowest = max(range(len(reports)), key=lambda rank: reports[rank][0])
-    return {
-        "rank": slowest,
-        "host": reports[slowest][1],
-        "bytes": size,
-        "local_us": reports[slowest][0] * 1e6,
-        "median_local_us": statistics.median(report[0] for report in reports) * 1e6,
-        "hosts": len({report[1] for report in reports}),
-    }
+    dist.all_gather_object(reports, (own, dist.get_rank(), HOST))
+    longest, rank, host = max(reports)
+    ratio = longest / statistics.median(report[0] for report in reports)
+    took = f"{longest:.1f} us to add {show_bytes(size)} of its own, {ratio:.2f} x the median rank"
+    return f"slowest rank: {rank} on {host}, {took}", len({report[2] for report in reports})
 
 
-def measure(device: torch.device, size: int, repeats: int, most_seconds: float) -> dict[str, Any]:
-    """Time all-reduces of `size` bytes. Raises ArithmeticError if a sum is wrong."""
-    ranks = dist.get_world_size()
-    buffer = torch.ones(size // 4, device=device)
-    dist.all_reduce(buffer)
-    if not bool((buffer == ranks).all()):
-        raise ArithmeticError(f"all-reduce of {show_bytes(size)}: the sum of {ranks} ones is not {ranks}")
-    buffer.zero_()
-    warm = mean_over_ranks(timed(lambda: dist.all_reduce(buffer), device, 3), device)
-    # A slow network needs fewer repeats; the mean is the same on all ranks.
-    repeats = max(3, min(repeats, int(most_seconds / max(warm))))
-    latency = statistics.median(mean_over_ranks(timed(lambda: dist.all_reduce(buffer), device, repeats), device))
-    algbw = size / latency / 1e9
-    return {
-        "bytes": size,
-        "repeats": repeats,
-        "latency_us": latency * 1e6,
-        "algbw_gb_per_s": algbw,
-        "busbw_gb_per_s": algbw * 2 * (ranks - 1) / ranks,
-    }
+def measure(device: torch.device, size: int) -> tuple[int, float]:
+    """Return how often an all-reduce of `size` bytes was timed, and its seconds, the same on all ranks."""
+    buffer = torch.zeros(size // 4, device=device)
+
+    def means(repeats: int) -> list[float]:
+        times = torch.tensor(
+            timed(lambda: dist.all_reduce(buffer), device, repeats), dtype=torch.float64, device=device
+        )
+        dist.all_reduce(times)
+        dist.broadcast(times, src=0)  # the same to the last bit
+        mean: list[float] = (times / dist.get_world_size()).tolist()
+        return mean
+
+    repeats = max(3, min(REPEATS, int(3 / max(means(4)[1:]))))  # a slow network needs fewer, 3 seconds' worth
+    return repeats, statistics.median(means(repeats))
 
 
-def mean_over_ranks(times: list[float], device: torch.device) -> list[float]:
-    """Return each repeat's mean time, the same on all ranks to the last bit because rank 0 sends it."""
-    means = torch.tensor(times, dtype=torch.float64, device=device)
-    dist.all_reduce(means)
-    dist.broadcast(means, src=0)
-    mean: list[float] = (means / dist.get_world_size()).tolist()
-    return mean
-
-
-def describe(backend: str, device: torch.device) -> dict[str, Any]:
-    """Return what is measured."""
-    return {
-        "world_size": dist.get_world_size(),
-        "backend": backend,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "torch": torch.__version__,
-    }
-
-
-def run(args: argparse.Namespace, backend: str) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measure all sizes; rank 0 prints a line for each as it is done."""
-    device = meet(backend, args.seconds)
-    first = dist.get_rank() == 0
-    out = sys.stderr if args.json == "-" else sys.stdout
+    device = meet(args.backend, args.seconds)
+    ranks = dist.get_world_size()
 
     def say(text: str) -> None:
-        if first:
-            print(text, file=out, flush=True)
+        if dist.get_rank() == 0:
+            print(text, flush=True)
 
-    slowest = find_slowest(device, min(args.max_bytes, LOCAL_BYTES), args.repeats)
-    result = describe(backend, device) | {"hosts": slowest.pop("hosts"), "slowest": slowest, "sizes": []}
-    hosts = f"{result['hosts']} {'host' if result['hosts'] == 1 else 'hosts'}"
-    where = f"world size {result['world_size']} on {hosts}, {result['device']}"
-    say(f"all-reduce of float32 by {backend}: {where}, torch {result['torch']}")
+    slowest, hosts = find_slowest(device, min(args.max_bytes, LOCAL_BYTES))
+    where = f"world size {ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    say(f"all-reduce of float32 by {dist.get_backend()}: {where}, {name}, torch {torch.__version__}")
     say(f"{'size':>8}  {'repeats':>7}  {'latency us':>11}  {'algbw GB/s':>10}  {'busbw GB/s':>10}")
-    size = args.min_bytes
+    size = 1024
     while size <= args.max_bytes:
-        row = measure(device, size, args.repeats, most_seconds=3)
-        result["sizes"].append(row)
-        say(
-            f"{show_bytes(size):>8}  {row['repeats']:>7}  {row['latency_us']:>11.1f}  "
-            f"{row['algbw_gb_per_s']:>10.3f}  {row['busbw_gb_per_s']:>10.3f}"
-        )
-        size *= args.factor
-    ratio = slowest["local_us"] / slowest["median_local_us"]
-    took = f"{slowest['local_us']:.1f} us to add {show_bytes(slowest['bytes'])} of its own"
-    say(f"slowest rank: {slowest['rank']} on {slowest['host']}, {took}, {ratio:.2f} x the median rank")
-    if first and args.json:
-        text = json.dumps(result, indent=2) + "\n"
-        if args.json == "-":
-            sys.stdout.write(text)
-        else:
-            Path(args.json).write_text(text)
+        repeats, latency = measure(device, size)
+        algbw = size / latency / 1e9
+        busbw = algbw * 2 * (ranks - 1) / ranks
+        say(f"{show_bytes(size):>8}  {repeats:>7}  {latency * 1e6:>11.1f}  {algbw:>10.3f}  {busbw:>10.3f}")
+        size *= 4
+    say(slowest)
     dist.all_reduce(torch.zeros(1, device=device))  # the first to leave would have the launcher end the others
     dist.destroy_process_group()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure all-reduce between the ranks, and name the slowest.")
-    parser.add_argument("--backend", choices=BACKENDS, help="(nccl if each rank has a GPU, else gloo)")
-    parser.add_argument("--min-bytes", type=parse_bytes, default="1K", metavar="SIZE", help="(%(default)s)")
-    parser.add_argument("--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="(%(default)s)")
-    parser.add_argument("--factor", type=int, default=4, help="from one size to the next (%(default)s)")
     parser.add_argument(
-        "--repeats", type=int, default=20, help="of each size at most, after 4 to warm up (%(default)s)"
+        "--backend", choices=("nccl", "gloo", "mpi", "ucc", "xccl"), help="(nccl if each rank has a GPU, else gloo)"
+    )
+    parser.add_argument(
+        "--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="from 1 KB to this size (%(default)s)"
     )
     parser.add_argument("--seconds", type=float, default=120, help="how long to wait for other ranks (%(default)g)")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the result to FILE, or to stdout")
     args = parser.parse_args()
-    if args.factor < 2 or args.repeats < 3 or args.min_bytes > args.max_bytes:
-        parser.error("--factor must be at least 2, --repeats at least 3, --max-bytes no less than --min-bytes")
-
-    rank = os.environ.get("RANK", "0")
-    who = f"allreduce.py: rank {rank} on {HOST}"
+    code = 0
     try:
-        if args.json not in (None, "-") and rank == "0":
-            Path(args.json).touch()  # fail before the measurement
-        run(args, choose_backend(args.backend))
-        code = 0
-    except OSError as error:
-        print(f"{who}: {error.filename}: {error.strerror}", file=sys.stderr)
-        code = 1
-    except (ValueError, RuntimeError, ArithmeticError) as error:
-        print(f"{who}: {error}", file=sys.stderr)
+        run(args)
+    except (OSError, ValueError, RuntimeError, ArithmeticError) as error:
+        print(f"allreduce.py: rank {os.environ.get('RANK', '0')} on {HOST}: {error}", file=sys.stderr)
         code = 1
     # A normal end sometimes aborts after all is done (torch 2.13, gloo: "terminate called without an active
     # exception"), and the launcher takes the job for a failed one.

@@ -4,7 +4,6 @@ Here is what is special to this data set, so that mnist.py beside it can show wh
 """
 
 import gzip
-import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -19,72 +18,57 @@ Digits = tuple[Tensor, Tensor]
 
 
 class DataError(Exception):
-    """The data cannot be used; the message says what is wrong, where, and what would be right."""
+    """The data cannot be used; the message says what is wrong, and where."""
 
 
-def read_idx(path: Path) -> Tensor:
-    """Read one IDX file of bytes, plain or gzipped (format: http://yann.lecun.com/exdb/mnist/)."""
-    raw = path.read_bytes()
-    try:
-        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: is no complete gzip file ({error}); copy it again") from error
-    dims = 3 if "images" in path.name else 1
-    if raw[:4] != bytes([0, 0, 8, dims]):  # 8: unsigned bytes
-        raise DataError(
-            f"{path}: starts with {raw[:4].hex() or 'nothing'}, an IDX file of this name starts with 0000080{dims}"
-        )
-    shape = [int.from_bytes(raw[i : i + 4], "big") for i in range(4, 4 + 4 * dims, 4)]
-    body = np.frombuffer(raw, np.uint8)[4 + 4 * dims :]
-    if body.size != math.prod(shape):
-        raise DataError(f"{path}: holds {body.size} bytes of data, its header promises {shape}; copy it again")
-    return torch.from_numpy(body.reshape(shape).copy())
-
-
-def read_npz(path: Path) -> dict[str, Tensor]:
-    """Read x_train, y_train, x_test and y_test of an mnist.npz as Keras ships it."""
-    try:
-        with np.load(path) as arrays:
-            return {name: torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
-    except KeyError as error:
-        raise DataError(f"{path}: {error.args[0]}; needed are x_train, y_train, x_test and y_test") from error
-    except (EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: is no complete .npz file ({error}); copy it again") from error
+NAMES = {
+    "x_train": "train-images-idx3-ubyte",
+    "y_train": "train-labels-idx1-ubyte",
+    "x_test": "t10k-images-idx3-ubyte",
+    "y_test": "t10k-labels-idx1-ubyte",
+}
+BROKEN = (EOFError, IndexError, KeyError, ValueError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error)
 
 
 def read_mnist(source: Path) -> tuple[Digits, Digits]:
     """Find MNIST's training and test images at `source`: a folder, torchvision's root folder, or a .npz file."""
     npz = source / "mnist.npz" if source.is_dir() else source
-    if npz.is_file():
-        arrays = read_npz(npz)
-        train, test = [check_digits(arrays[f"x_{part}"], arrays[f"y_{part}"], npz) for part in ("train", "test")]
-        return train, test
-    if not source.is_dir():
-        raise DataError(f"{source}: no such folder; --data-dir wants a folder with MNIST's IDX files or an mnist.npz")
-    raw = source / "MNIST" / "raw"  # where torchvision puts them
+    if not source.exists():
+        raise DataError(f"{source}: no such folder; --data-dir needs a folder with MNIST's IDX files or an mnist.npz")
+    found = {}
+    for key, name in NAMES.items():
+        places = [source / folder / f"{name}{suffix}" for folder in ("", "MNIST/raw") for suffix in ("", ".gz")]
+        path = next(filter(Path.is_file, [npz, *places]), None)
+        if not path:
+            raise DataError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
+        try:
+            found[key] = read_array(path, key)
+        except BROKEN as error:
+            raise DataError(f"{path}: not a complete file of MNIST's ({error}); copy it again") from error
+    train, test = [check_digits(found[f"x_{part}"], found[f"y_{part}"], source) for part in ("train", "test")]
+    return train, test
 
-    def find(name: str) -> Path:
-        for path in (source / name, source / f"{name}.gz", raw / name, raw / f"{name}.gz"):
-            if path.is_file():
-                return path
-        raise DataError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
 
-    def read_part(part: str) -> Digits:
-        images, labels = (find(f"{part}-images-idx3-ubyte"), find(f"{part}-labels-idx1-ubyte"))
-        return check_digits(read_idx(images), read_idx(labels), images)
-
-    return read_part("train"), read_part("t10k")
+def read_array(path: Path, key: str) -> Tensor:
+    """Read an IDX file of bytes (http://yann.lecun.com/exdb/mnist/), plain or gzipped, or one array of a .npz file."""
+    if "idx" not in path.name:
+        with np.load(path) as arrays:
+            return torch.from_numpy(arrays[key])
+    raw = path.read_bytes()
+    raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    if raw[:3] != b"\0\0\x08":  # 8: unsigned bytes
+        raise ValueError("an IDX file of bytes starts with 000008")
+    shape = np.frombuffer(raw, ">i4", count=raw[3], offset=4)
+    return torch.from_numpy(np.frombuffer(raw, np.uint8, offset=4 + shape.nbytes).reshape(shape).copy())
 
 
 def check_digits(images: Tensor, labels: Tensor, source: Path) -> Digits:
     """Return images and labels if they belong together, else raise DataError."""
-    if images.dtype != torch.uint8 or images.shape[1:] != (28, 28) or labels.dim() != 1:
+    if images.dtype != torch.uint8 or images.shape != (*labels.shape, 28, 28) or len(images) < 2:
         found = f"images are {images.dtype} {list(images.shape)} and labels {list(labels.shape)}"
-        raise DataError(f"{source}: {found}, wanted are torch.uint8 [n, 28, 28] and [n]")
-    if len(images) != len(labels):
-        raise DataError(f"{source}: {len(images)} images but {len(labels)} labels; take both from one place")
-    if len(images) < 2 or labels.min() < 0 or labels.max() > 9:
-        raise DataError(f"{source}: wanted are at least 2 images, with labels from 0 to 9")
+        raise DataError(f"{source}: {found}; needed are torch.uint8 [n, 28, 28] and [n], n at least 2")
+    if labels.min() < 0 or labels.max() > 9:
+        raise DataError(f"{source}: needed are labels from 0 to 9")
     return images, labels
 
 

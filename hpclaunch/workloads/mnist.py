@@ -11,15 +11,17 @@
 How many processes there are and where comes from the environment, else from --devices (see `find_layout`). Without
 --data-dir it trains on digits that it draws itself: nothing is ever downloaded.
 
-There are four files: this one, which reads downwards (batches, the model, checkpoints, the start), and beside it
-digits.py (the data), layout.py (where the processes are, the checks before the start) and report.py (what is told and
-written). `hpclaunch workload copy mnist train.py` brings them all.
+There are three files: this one, which reads downwards (batches, the model, checkpoints, results, the start), and beside
+it digits.py (the data) and layout.py (where the processes are, the checks before the start).
+`hpclaunch workload copy mnist train.py` brings them all.
 
-A training outlives its walltime: told by SIGUSR1 or SIGTERM that the end is near, all processes save together, between
-two steps, and leave with exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
+A training outlives its walltime: on SIGUSR1 or SIGTERM all processes save together, between two steps, and leave with
+exit code 75; started again in the same way they go on with the next step (see `Checkpoints`).
 """
 
 import argparse
+import importlib.util
+import json
 import math
 import os
 import shutil
@@ -27,22 +29,20 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from pytorch_lightning.callbacks import EarlyStopping
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.strategies import FSDPStrategy
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException
 from torch.utils.data import DistributedSampler, TensorDataset
-from torchmetrics import MeanMetric
 
 # The files beside this one.
 from digits import DataError, Digits, draw_digits, read_mnist
@@ -50,7 +50,7 @@ from layout import (
     SPAWNING,
     STRATEGIES,
     Layout,
-    LayoutError,
+    RollCall,
     StartError,
     check_choices,
     find_layout,
@@ -58,22 +58,20 @@ from layout import (
     make_strategy,
     strategy_name,
 )
-from report import Report, make_loggers, make_output_dir, process_start, put_in_place, write_results
-
-Sampler = DistributedSampler[Any] | range  # the images of one rank, by number
 
 
-class DigitsData(pl.LightningDataModule):
+class DigitsData(LightningDataModule):
     """The digits in memory; each rank gets its own part of them."""
 
     resume_at = (0, 0)  # the epoch and the step in it with which training goes on
 
-    def __init__(self, data_dir: Path | None, batch_size: int, seed: int) -> None:
+    def __init__(self, args: argparse.Namespace) -> None:
         # Read here and not in setup(), which runs when all ranks already wait for each other: bad data then ends
         # every rank at once and none hangs.
         super().__init__()
-        self.batch_size, self.seed = batch_size, seed
-        train, test = read_mnist(data_dir) if data_dir else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
+        self.batch_size, self.seed = args.batch_size, args.seed
+        source = args.data_dir
+        train, test = read_mnist(source) if source else (draw_digits(12_000, seed=1), draw_digits(2_000, seed=2))
         pixels = train[0].float()
         self.mean, self.std = pixels.mean().item(), pixels.std().item()
         held_out = max(1, len(train[0]) // 12)  # of MNIST's 60,000 the usual 5,000
@@ -82,34 +80,15 @@ class DigitsData(pl.LightningDataModule):
         self.test_set = TensorDataset(*test)
 
     def train_dataloader(self) -> "Batches":
-        assert self.trainer is not None
-        rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        sampler: DistributedSampler[Any] = DistributedSampler(self.train_set, world_size, rank, seed=self.seed)
-        return self.batches(self.train_set, sampler, self.resume_at)
+        return Batches(self, self.train_set, shuffle=True)
 
     def val_dataloader(self) -> "Batches":
-        return self.each_once(self.val_set)
+        return Batches(self, self.val_set)
 
     def test_dataloader(self) -> "Batches":
-        return self.each_once(self.test_set)
-
-    def each_once(self, digits: TensorDataset) -> "Batches":
-        """Deal out the images without repeating any, where DistributedSampler fills up the ranks: counts are exact."""
-        assert self.trainer is not None
-        return self.batches(digits, range(self.trainer.global_rank, len(digits), self.trainer.world_size))
-
-    def batches(self, digits: TensorDataset, sampler: Sampler, resume_at: tuple[int, int] = (0, 0)) -> "Batches":
-        assert self.trainer is not None
-        images, labels = [tensor.to(self.trainer.strategy.root_device) for tensor in digits.tensors]
-        most = math.ceil(len(digits) / self.trainer.world_size)
-        steps = math.ceil(most / self.batch_size)
-        return Batches(images, labels, self.mean, self.std, sampler, self.batch_size, steps, resume_at)
-
-    def transfer_batch_to_device(self, batch: Digits, device: torch.device, dataloader_idx: int) -> Digits:
-        return batch  # it is there already
+        return Batches(self, self.test_set)
 
 
-@dataclass(eq=False)
 class Batches:
     """One rank's images in batches, gathered where they lie: in the memory of the rank's own device.
 
@@ -117,21 +96,22 @@ class Batches:
     neither: a batch is one gathering of bytes, made into numbers on the way. Lightning takes any iterable with a length
     for a loader, and tells each epoch to what it finds in `sampler`.
 
-    There are `steps` batches on every rank, since a batch is where all ranks meet; the last may be smaller, or empty.
+    There are as many batches on every rank, since a batch is where all ranks meet; the last may be smaller, or empty.
     In the epoch with which training goes on those already used are left out, but not from the length: Lightning goes
     on counting from the step of the checkpoint.
     """
 
-    images: Tensor
-    labels: Tensor
-    mean: float
-    std: float
-    sampler: Sampler
-    batch_size: int
-    steps: int
-    resume_at: tuple[int, int] = (0, 0)  # the epoch and the step in it
+    batch_sampler = None  # Lightning asks for it if there is a sampler
 
-    batch_sampler = None  # Lightning asks for it where there is a sampler
+    def __init__(self, data: DigitsData, digits: TensorDataset, shuffle: bool = False) -> None:
+        trainer: Any = data.trainer
+        rank, world_size = trainer.global_rank, trainer.world_size
+        self.data, self.resume_at = data, data.resume_at  # as it is now
+        self.images, self.labels = [tensor.to(trainer.strategy.root_device) for tensor in digits.tensors]
+        self.sampler: Any = range(rank, len(digits), world_size)  # each image once: counts are exact
+        if shuffle:  # fills up the ranks: all have the same number of images
+            self.sampler = DistributedSampler(digits, world_size, rank, seed=data.seed)
+        self.steps: int = math.ceil(math.ceil(len(digits) / world_size) / data.batch_size)
 
     def __len__(self) -> int:
         return self.steps
@@ -140,31 +120,36 @@ class Batches:
         order = torch.tensor(list(self.sampler), dtype=torch.int64, device=self.images.device)
         epoch, step = self.resume_at
         first = step if getattr(self.sampler, "epoch", None) == epoch else 0
-        for begin in range(first * self.batch_size, self.steps * self.batch_size, self.batch_size):
-            chosen = order[begin : begin + self.batch_size]
-            images = self.images.index_select(0, chosen).sub(self.mean).div_(self.std)
+        for batch in range(first, self.steps):
+            chosen = order[batch * self.data.batch_size :][: self.data.batch_size]
+            images = self.images.index_select(0, chosen).sub(self.data.mean).div_(self.data.std)
             yield images[:, None], self.labels.index_select(0, chosen).long()
 
 
 def make_network(name: str, batch_norm: bool = False) -> nn.Sequential:
     """Return the network of this name: images (n, 1, 28, 28) to the scores of the ten digits (n, 10)."""
 
-    def norm(channels: int) -> list[nn.Module]:
-        return [nn.BatchNorm2d(channels)] if batch_norm else []
+    def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> list[nn.Module]:
+        norm = [nn.BatchNorm2d(outputs)] if batch_norm else []
+        return [nn.Conv2d(inputs, outputs, kernel, stride, padding), *norm, nn.ReLU()]
+
+    def head(features: int) -> list[nn.Module]:
+        return [nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, 10)]
 
     if name == "perceptron":  # 0.1 million parameters
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+        return nn.Sequential(*head(784))
     if name == "cnn-large":  # 1.2 million, that of https://github.com/pytorch/examples/blob/main/mnist/main.py
+        flatten, hidden, relu, scores = head(64 * 12 * 12)
         return nn.Sequential(
-            *(nn.Conv2d(1, 32, kernel_size=3), *norm(32), nn.ReLU()),  # 28 x 28 -> 26 x 26
-            *(nn.Conv2d(32, 64, kernel_size=3), *norm(64), nn.ReLU()),  # -> 24 x 24
-            *(nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten()),  # -> 12 x 12
-            *(nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10)),
+            *convolution(1, 32, 3),  # 28 x 28 -> 26 x 26
+            *convolution(32, 64, 3),  # -> 24 x 24
+            nn.MaxPool2d(2),  # -> 12 x 12
+            *(nn.Dropout(0.25), flatten, hidden, relu, nn.Dropout(0.5), scores),
         )
     return nn.Sequential(  # 0.2 million
-        *(nn.Conv2d(1, 16, kernel_size=5, stride=2, padding=2), *norm(16), nn.ReLU()),  # 28 x 28 -> 14 x 14
-        *(nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1), *norm(32), nn.ReLU()),  # -> 7 x 7
-        *(nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10)),
+        *convolution(1, 16, 5, stride=2, padding=2),  # 28 x 28 -> 14 x 14
+        *convolution(16, 32, 3, stride=2, padding=1),  # -> 7 x 7
+        *head(32 * 7 * 7),
     )
 
 
@@ -181,34 +166,21 @@ def lr_factor(step: int, warmup: float, steps: int) -> float:
     return (1 + math.cos(math.pi * min(1, (step - warmup) / max(1, steps - warmup)))) / 2
 
 
-PARTS = ("val", "test")
-
-
-class DigitsModel(pl.LightningModule):
+class DigitsModel(LightningModule):
     """A network, its loss, its exact metrics, and how it learns."""
 
-    def __init__(
-        self,
-        lr: float,
-        network: str = "cnn",
-        batch_norm: bool = False,
-        lr_scaling: str = "sqrt",
-        warmup: float | None = None,
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, data: DigitsData) -> None:
         super().__init__()
-        self.lr, self.lr_scaling, self.warmup = lr, lr_scaling, warmup
-        self.net = make_network(network, batch_norm)
-        # Each adds up its sum and its count over all images and ranks, and divides at the end. A mean of the ranks'
-        # means would be another number, since they have not the same number of images.
-        self.metrics = nn.ModuleDict(
-            {f"{part} {what}": MeanMetric() for part in PARTS for what in ("accuracy", "loss")}
-        )
+        self.args, self.data = args, data
+        self.net = make_network(args.model, args.sync_batchnorm)
+        self.first_step: float | None = None  # seconds from the start of the process to the end of the first step
 
     # What is to be known of an epoch is added up on the device and logged at its end. `self.log` in every step costs
     # more than a small network's forward pass, and `item()` in a step makes a GPU wait.
 
-    def on_train_start(self) -> None:
+    def on_train_start(self) -> None:  # on_train_epoch_start does not come where training goes on within an epoch
         self.loss_sum, self.images_seen = torch.zeros((), device=self.device), 0
+        self.epoch_start = time.perf_counter()
 
     def training_step(self, batch: Digits, batch_idx: int) -> Tensor:
         images, labels = batch
@@ -217,23 +189,36 @@ class DigitsModel(pl.LightningModule):
         self.images_seen += len(labels)
         return loss
 
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.first_step = self.first_step or seconds_since_start()
+
+    def on_validation_start(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        self.training_seconds = time.perf_counter() - self.epoch_start
+
     def validation_step(self, batch: Digits, batch_idx: int) -> None:
-        self.evaluate("val", batch)
+        self.evaluate("val", batch, len(self.data.val_set))
 
     def test_step(self, batch: Digits, batch_idx: int) -> None:
-        self.evaluate("test", batch)
+        self.evaluate("test", batch, len(self.data.test_set))
 
-    def evaluate(self, part: str, batch: Digits) -> None:
+    def evaluate(self, part: str, batch: Digits, count: int) -> None:
+        # Sums over all ranks, over the number of images. A mean of the ranks' means would be another number, since they
+        # have not the same number of images.
         images, labels = batch
         scores = self.net(images).float()
-        values = {"accuracy": scores.argmax(1) == labels, "loss": F.cross_entropy(scores, labels, reduction="none")}
-        for what, value in values.items():
-            metric = cast(MeanMetric, self.metrics[f"{part} {what}"])
-            metric.update(value.float())
-            self.log(f"{part} {what}", metric, on_step=False, on_epoch=True)
+        loss, correct = F.cross_entropy(scores, labels, reduction="sum"), (scores.argmax(1) == labels).sum()
+        values = {f"{part} loss": loss / count, f"{part} accuracy": correct / count}
+        self.log_dict(values, reduce_fx="sum", sync_dist=True)
 
     def on_train_epoch_end(self) -> None:
-        self.log("loss", self.loss_sum / self.images_seen, sync_dist=True)
+        results: dict[str, Any] = {
+            "loss": self.loss_sum / self.images_seen,
+            "samples per second": self.images_seen * self.trainer.world_size / self.training_seconds,
+            "seconds to first step": self.first_step or 0.0,
+        }
+        self.log_dict(results, sync_dist=True)
         self.on_train_start()
         metrics = self.trainer.callback_metrics  # on every rank: reading them adds up over the ranks
         loss, accuracy = metrics["loss"].item(), 100 * metrics["val accuracy"].item()
@@ -242,24 +227,29 @@ class DigitsModel(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         trainer = self.trainer
-        peak = self.lr * LR_SCALING[self.lr_scaling](trainer.world_size * trainer.accumulate_grad_batches)
+        peak = self.args.lr * LR_SCALING[self.args.lr_scaling](trainer.world_size * trainer.accumulate_grad_batches)
         optimizer = torch.optim.AdamW(self.parameters(), lr=peak, weight_decay=0.01)
         steps = int(trainer.estimated_stepping_batches)
         # A rise at the start bears a high peak, so a few epochs are enough.
-        epochs = trainer.max_epochs or 1
-        warmup = steps * (0.3 if self.warmup is None else self.warmup / epochs)
+        warmup = steps * (0.3 if self.args.warmup is None else self.args.warmup / self.args.epochs)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, warmup, steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def configure_gradient_clipping(self, optimizer: Any, *limits: Any, **named: Any) -> None:
-        limit = named.get("gradient_clip_val", limits[0] if limits else None)
-        if limit and isinstance(self.trainer.strategy, FSDPStrategy):  # a rank sees a part of the gradient only
-            cast(Any, self.trainer.model).clip_grad_norm_(limit)
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        if gradient_clip_val and isinstance(self.trainer.strategy, FSDPStrategy):
+            cast(Any, self.trainer.model).clip_grad_norm_(gradient_clip_val)  # a rank sees a part of the gradient only
         else:
-            self.clip_gradients(optimizer, gradient_clip_val=limit, gradient_clip_algorithm="norm")
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm="norm")
 
 
-class Checkpoints(pl.Callback):
+def note_signal(number: int, stop: Tensor) -> None:
+    """Only note a signal when it comes, since that may be in the middle of a step."""
+    signal.signal(number, lambda *_: stop.fill_(True))
+
+
+class Checkpoints(Callback):
     """Saves the training at the end of each epoch and when SIGUSR1 or SIGTERM comes, and puts a saved one back.
 
     mnist.ckpt is the last, mnist-best.ckpt the one of the best validation accuracy. Saving and going on happen at one
@@ -268,48 +258,34 @@ class Checkpoints(pl.Callback):
     step, and at that step of the learning rate's schedule.
     """
 
-    # Whether this process has had one of the signals. Shared with the processes that ddp_spawn and ddp_fork start.
-    stop_asked = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+    step = 0  # of this epoch
+    rng: dict[str, Tensor] | None = None  # states to put back before the first step
+    steps_since_vote, steps_per_vote, last_vote = 0, 1, -math.inf
+    stopping = False
+    accuracy = best = -1.0  # of the last validation, and the highest that is saved
 
-    def __init__(self, folder: Path | None, data: DigitsData, network: str = "cnn", save_every: int = 0) -> None:
-        self.path, self.data = folder and folder / "mnist.ckpt", data
-        self.network, self.save_every = network, save_every
-        self.stop_asked = Checkpoints.stop_asked
-        self.step = 0  # of this epoch
-        self.rng: dict[str, Tensor] = {}  # states to put back before the first step
-        self.steps_since_vote, self.steps_per_vote, self.last_vote = 0, 1, -math.inf
-        self.stopping = False
-        self.accuracy, self.best = -1.0, -1.0  # of the last validation, and the highest that is saved
+    def __init__(self, args: argparse.Namespace, data: DigitsData, stop: Tensor) -> None:
+        self.args, self.data, self.stop = args, data, stop  # `stop` becomes true when a signal comes
+        saves = args.output_dir and args.strategy != "deepspeed"  # whose checkpoint is a folder of parts
+        self.path = args.output_dir / "mnist.ckpt" if saves else None
 
-    @classmethod
-    def ask_to_stop(cls, *_: object) -> None:
-        """Take a signal: only note it, since it comes in the middle of a step."""
-        cls.stop_asked.fill_(True)
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            Checkpoints.stop_asked = self.stop_asked  # another one in a process that ddp_spawn has started
-            signal.signal(signal.SIGUSR1, self.ask_to_stop)
+            note_signal(signal.SIGUSR1, self.stop)  # again: ddp_spawn has started this process
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        steps = torch.tensor([trainer.global_step, -trainer.global_step], device=pl_module.device)
-        last, first = trainer.strategy.reduce(steps, reduce_op="max").tolist()
-        if last != -first:
-            sys.exit(f"mnist.py: the ranks start from steps {-first} to {last}; does every node see {self.path}?")
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.path:  # preemption, or a scheduler's end; Lightning's own handler is back after the training
-            signal.signal(signal.SIGTERM, self.ask_to_stop)
+            note_signal(signal.SIGTERM, self.stop)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.accuracy = float(trainer.callback_metrics["val accuracy"])
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self.rng:
             torch.set_rng_state(self.rng["cpu"])
             if "cuda" in self.rng and pl_module.device.type == "cuda":
                 torch.cuda.set_rng_state(self.rng["cuda"])
-            self.rng = {}
+            self.rng = None
         first_step, self.step = self.step, batch_idx
         if not self.path:
             return
@@ -317,18 +293,18 @@ class Checkpoints(pl.Callback):
         if batch_idx % trainer.accumulate_grad_batches:  # gradients in the middle of adding up are not saved
             return
         epoch_done = batch_idx == 0 and trainer.current_epoch > 0
-        due = self.save_every and trainer.global_step % self.save_every == 0 and batch_idx > first_step
+        due = self.args.save_every and trainer.global_step % self.args.save_every == 0 and batch_idx > first_step
         if self.stopping or epoch_done or due:
             self.save(trainer)
         if self.stopping:
             self.leave(trainer)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.step = 0  # of the epoch that would come next
         if self.path:
             self.save(trainer)
 
-    def leave(self, trainer: pl.Trainer) -> None:
+    def leave(self, trainer: Trainer) -> None:
         """End all ranks at once with exit code 75, "try again": all is saved."""
         if trainer.is_global_zero:
             where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step}"
@@ -340,7 +316,7 @@ class Checkpoints(pl.Callback):
         finally:
             os._exit(os.EX_TEMPFAIL)  # 75, at once: in a teardown the ranks would leave seconds apart
 
-    def vote(self, trainer: pl.Trainer, device: torch.device) -> bool:
+    def vote(self, trainer: Trainer, device: torch.device) -> bool:
         """Return whether any rank has been asked to stop: before each step the same answer on all ranks.
 
         They ask each other at the start of an epoch and about once a second, since asking costs as much as a small
@@ -350,12 +326,12 @@ class Checkpoints(pl.Callback):
         if self.steps_since_vote < self.steps_per_vote and self.step > 0:
             return False
         step_seconds = (time.monotonic() - self.last_vote) / self.steps_since_vote
-        votes = torch.tensor([self.stop_asked, step_seconds], device=device)
+        votes = torch.tensor([self.stop, step_seconds], device=device)
         stop, slowest = trainer.strategy.reduce(votes, reduce_op="max").tolist()
         self.steps_since_vote, self.steps_per_vote, self.last_vote = 0, min(100, 1 + int(1 / slowest)), time.monotonic()
         return bool(stop)
 
-    def save(self, trainer: pl.Trainer) -> None:
+    def save(self, trainer: Trainer) -> None:
         """Write the checkpoint on rank 0; a kill at any moment leaves the file of before or the new one."""
         assert self.path
         part, better = self.path.with_suffix(".part"), self.accuracy > self.best
@@ -373,22 +349,17 @@ class Checkpoints(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = self.accuracy = state_dict["best"]
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        checkpoint["network"] = self.network
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["images"] = self.step * self.data.batch_size * trainer.world_size
         checkpoint["rng"] = {"cpu": torch.get_rng_state()}  # rank 0's serve for all: one seed, and all draw alike
         if pl_module.device.type == "cuda":
             checkpoint["rng"]["cuda"] = torch.cuda.get_rng_state()
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         batch_size, epoch = self.data.batch_size * trainer.world_size, checkpoint["epoch"]
         accumulate = trainer.accumulate_grad_batches
         self.step = step = checkpoint["images"] // batch_size // accumulate * accumulate
-        self.data.resume_at = (epoch, step)
+        self.data.resume_at, self.rng = (epoch, step), checkpoint["rng"]
         # Lightning's count has the batch of the next step fetched already, and is of the ranks that saved it.
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
         progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
@@ -401,61 +372,92 @@ class Checkpoints(pl.Callback):
 class Patience(EarlyStopping):
     """Stops when so many epochs have not raised the validation accuracy; counts on where a checkpoint has stopped."""
 
-    def __init__(self, epochs: int) -> None:
-        super().__init__("val accuracy", mode="max", patience=epochs)
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})  # that of now, not of then
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.should_stop = self.wait_count >= self.patience
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero and trainer.current_epoch < (trainer.max_epochs or 0):
+            print(f"stopped early, after epoch {trainer.current_epoch}: val accuracy rises no more", flush=True)
 
 
 def find_checkpoint(resume: str, own: Path | None) -> Path | None:
     """Return the checkpoint to go on with, if any: `resume` is auto, never or a path, `own` is where this run saves."""
     # A choice is for the first start; later attempts and torchrun's restarts go on where the one before has stopped.
-    later = max(
-        int(os.environ.get("HPCLAUNCH_ATTEMPT", "1")) - 1, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    )
+    attempt, restart = os.environ.get("HPCLAUNCH_ATTEMPT", "1"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    later = (attempt, restart) != ("1", "0")
     if own and own.exists() and (resume == "auto" or later):
         return own
     return None if resume in ("auto", "never") else Path(resume)
 
 
-def load_checkpoint(path: Path, model: DigitsModel, network: str, epochs: int) -> dict[str, Any]:
+def load_checkpoint(path: Path, model: DigitsModel) -> dict[str, Any]:
     """Return a checkpoint, or raise StartError if it is none of this training."""
-    advice = "move it away, or start anew with --resume never"
     try:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        if checkpoint.get("network", network) != network:
-            raise StartError(f"{path}: was trained with --model {checkpoint['network']}, not {network}; {advice}")
         model.load_state_dict(checkpoint["state_dict"])
-        epoch, _, _, _ = [checkpoint[key] for key in ("epoch", "global_step", "images", "rng")]
-    except StartError:
-        raise
+        if checkpoint.keys() >= {"epoch", "global_step", "images", "rng"}:
+            return checkpoint
+        reason = "it was saved by another program"
     except Exception as error:  # a broken file makes torch.load raise any of a dozen kinds
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise StartError(f"{path}: is no checkpoint of this training ({reason}); {advice}") from error
-    if epoch > epochs:
-        raise StartError(f"{path}: has {epoch} epochs behind it, more than --epochs {epochs}")
-    return checkpoint
+    advice = "move it away, or start anew with --resume never"
+    raise StartError(f"{path}: not a checkpoint of --model {model.args.model} ({reason}); {advice}")
 
 
-# The options that must be the same on all ranks, or they wait for each other or learn something else.
-TERMS = ("model", "epochs", "batch_size", "accumulate", "lr", "seed", "precision", "sync_batchnorm", "patience")
+def make_loggers(folder: Path) -> list[Logger]:
+    """Return the writers of the metrics, into a folder that no other run and no other attempt has."""
+    version = 0
+    # Lightning's own choice of the next number is a race, and CSVLogger deletes what it finds.
+    while not is_later_rank():
+        try:
+            (folder / "lightning_logs" / f"version_{version}").mkdir(parents=True)
+            break
+        except FileExistsError:
+            version += 1
+    loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
+    if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
+        loggers.append(TensorBoardLogger(folder, version=version))
+    return loggers
+
+
+def seconds_since_start() -> float:
+    """Return how long ago this process began, or was ready to train where there is no /proc."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    except OSError:
+        return time.process_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def write_results(trainer: Trainer, tested: Mapping[str, float], trained: Mapping[str, float], folder: Path) -> None:
+    """Write metrics.json; speed is that of the last epoch, without its validation."""
+    found = {**trained, "accuracy": tested["test accuracy"], "loss": tested["test loss"]}
+    names = ("accuracy", "loss", "val accuracy", "samples per second", "seconds to first step")
+    results = {name.replace(" ", "_"): found.get(name) for name in names} | {"world_size": trainer.world_size}
+    (folder / "metrics.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Make a file that is written to the end the one of this name, also past a power cut."""
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())  # or a node that dies may leave the new name without the new content
+    part.replace(path)
 
 
 def make_trainer(
-    args: argparse.Namespace, layout: Layout, on_gpu: bool, loggers: list[Logger], callbacks: list[pl.Callback]
-) -> pl.Trainer:
+    args: argparse.Namespace, layout: Layout, on_gpu: bool, loggers: list[Logger], callbacks: list[Callback]
+) -> Trainer:
     """Set up Lightning for the ranks and GPUs that are there."""
-    return pl.Trainer(
+    return Trainer(
         accelerator="gpu" if on_gpu else "cpu",
         devices=layout.per_node,
         num_nodes=layout.nodes,
         strategy=make_strategy(args, layout, on_gpu),
         plugins=[layout.environment],
-        precision="32-true" if args.precision == "32" else args.precision,
+        precision=args.precision,
         max_epochs=args.epochs,
         accumulate_grad_batches=args.accumulate,
         gradient_clip_val=args.clip,
@@ -472,119 +474,66 @@ def make_trainer(
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Train a small network on handwritten digits.", usage="%(prog)s [options]"
-    )
+    parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
 
-    def number(least: float, kind: type = int) -> Any:
-        def check(text: str) -> Any:
-            value = kind(text)
-            if not least <= value < math.inf:
-                raise argparse.ArgumentTypeError(f"{text}: must be at least {least}")
-            return value
+    add = parser.add_argument_group("what is learned, and how").add_argument
+    add("--model", choices=("cnn", "cnn-large", "perceptron"), default="cnn")
+    add("--epochs", type=int, default=10)
+    add("--batch-size", type=int, default=64, help="images per step on each rank (%(default)s)")
+    add("--accumulate", type=int, default=1, metavar="N", help="add up N batches for one step")
+    add("--lr", type=float, default=3e-3, help="peak learning rate of one rank (%(default)s)")
+    add("--lr-scaling", choices=LR_SCALING, default="sqrt", help="with ranks x accumulated batches (%(default)s)")
+    add("--warmup", type=float, metavar="EPOCHS", help="rise of the rate (0.3 x --epochs)")
+    add("--clip", type=float, metavar="NORM", help="scale larger gradients down to this norm")
+    add("--sync-batchnorm", action="store_true", help="batch norm over the batch of all ranks")
+    add("--patience", type=int, metavar="N", help="stop when N epochs have not raised val accuracy")
+    add("--seed", type=int, default=0, help="of the network and the order of images (%(default)s)")
+    add("--deterministic", action="store_true", help="only algorithms that repeat bit for bit, on GPUs too")
 
-        check.__name__ = kind.__name__  # argparse says: invalid int value
-        return check
+    add = parser.add_argument_group("ranks and hardware").add_argument
+    how = "how ranks share the work (%(default)s: ddp if there are several)"
+    add("--strategy", type=strategy_name, choices=STRATEGIES, default="auto", help=how)
+    add("--devices", type=int, metavar="N", help="ranks here, if no launcher starts them")
+    add("--backend", choices=("nccl", "gloo", "mpi"), help="between the ranks (nccl on GPUs, else gloo)")
+    add("--precision", choices=("32", "16-mixed", "bf16-mixed"), default="32", help="(%(default)s)")
+    add("--compile", action="store_true", help="by torch.compile")
+    add("--timeout", type=int, default=600, metavar="SECONDS", help="to wait for other ranks (%(default)s)")
 
-    learn = parser.add_argument_group("what is learned, and how")
-    learn.add_argument("--model", choices=("cnn", "cnn-large", "perceptron"), default="cnn")
-    learn.add_argument("--epochs", type=number(1), default=10)
-    learn.add_argument("--batch-size", type=number(1), default=64, help="images per step on each rank (%(default)s)")
-    learn.add_argument("--accumulate", type=number(1), default=1, metavar="N", help="add up N batches for one step")
-    learn.add_argument("--lr", type=number(0, float), default=3e-3, help="peak learning rate of one rank (%(default)s)")
-    learn.add_argument(
-        "--lr-scaling",
-        choices=LR_SCALING,
-        default="sqrt",
-        help="of --lr with ranks x accumulated batches (%(default)s)",
-    )
-    learn.add_argument("--warmup", type=number(0, float), metavar="EPOCHS", help="rise of the rate (0.3 x --epochs)")
-    learn.add_argument("--clip", type=number(0, float), metavar="NORM", help="scale larger gradients down to this norm")
-    learn.add_argument("--sync-batchnorm", action="store_true", help="batch norm over the batch of all ranks")
-    learn.add_argument(
-        "--patience", type=number(1), metavar="N", help="stop when N epochs have not raised val accuracy"
-    )
-    learn.add_argument("--seed", type=number(0), default=0, help="of the network and the order of images (%(default)s)")
-    learn.add_argument(
-        "--deterministic", action="store_true", help="only algorithms that repeat bit for bit, on GPUs too"
-    )
-
-    ranks = parser.add_argument_group("ranks and hardware")
-    ranks.add_argument(
-        "--strategy",
-        type=strategy_name,
-        choices=STRATEGIES,
-        default="auto",
-        help="how ranks share the work (%(default)s: ddp where there are several)",
-    )
-    ranks.add_argument("--devices", type=number(1), metavar="N", help="ranks here, where no launcher tells")
-    ranks.add_argument(
-        "--backend", choices=("nccl", "gloo", "mpi"), help="of the ranks' talk (nccl on GPUs, else gloo)"
-    )
-    ranks.add_argument(
-        "--precision", choices=("32", "32-true", "16-mixed", "bf16-mixed"), default="32", help="(%(default)s)"
-    )
-    ranks.add_argument("--compile", action="store_true", help="by torch.compile")
-    ranks.add_argument(
-        "--timeout", type=number(1), default=600, metavar="SECONDS", help="to wait for other ranks (%(default)s)"
-    )
-
-    files = parser.add_argument_group("files")
-    files.add_argument(
-        "--data-dir",
-        type=Path,
-        default=os.environ.get("MNIST_DIR") or None,
-        help="folder with MNIST's IDX files or mnist.npz ($MNIST_DIR, else digits drawn here)",
-    )
-    files.add_argument(
-        "--output-dir",
-        type=Path,
-        default=os.environ.get("HPCLAUNCH_RUN_DIR") or None,
-        help="for checkpoints and metrics, seen by all nodes ($HPCLAUNCH_RUN_DIR, else metrics in ./lightning_logs)",
-    )
-    files.add_argument(
-        "--resume",
-        default="auto",
-        metavar="auto|never|PATH",
-        help="go on with the mnist.ckpt in --output-dir if there is one; start anew; go on with PATH (%(default)s)",
-    )
-    files.add_argument("--save-every", type=number(1), default=0, metavar="STEPS", help="save also within an epoch")
-    files.add_argument("--plot", action="store_true", help="draw loss.png and accuracy.png")
-    return parser.parse_args()
+    add = parser.add_argument_group("files").add_argument
+    data = "folder with MNIST's IDX files or mnist.npz ($MNIST_DIR, else digits drawn here)"
+    add("--data-dir", type=Path, default=os.environ.get("MNIST_DIR") or None, help=data)
+    out = "for checkpoints and metrics, seen by all nodes ($HPCLAUNCH_RUN_DIR, else metrics in ./lightning_logs)"
+    add("--output-dir", type=Path, default=os.environ.get("HPCLAUNCH_RUN_DIR") or None, help=out)
+    resume = "go on with the mnist.ckpt in --output-dir if there is one; start anew; go on with PATH (%(default)s)"
+    add("--resume", default="auto", metavar="auto|never|PATH", help=resume)
+    add("--save-every", type=int, default=0, metavar="STEPS", help="save also within an epoch")
+    args = parser.parse_args()
+    for name, value in vars(args).items():
+        least = int(name in ("epochs", "batch_size", "accumulate", "devices", "patience", "timeout"))
+        if isinstance(value, int | float) and not least <= value < math.inf:
+            parser.error(f"argument --{name.replace('_', '-')}: {value}: must be at least {least}")
+    return args
 
 
-def fit(trainer: pl.Trainer, model: DigitsModel, data: DigitsData, resumed: Path | None, timeout: int) -> None:
+def fit(trainer: Trainer, model: DigitsModel, data: DigitsData, resumed: Path | None, timeout: int) -> None:
     """Train, and tell an end that is no fault of the training from one that is."""
+    # find_layout knows who started us; what is logged is of whole epochs; Batches can be resumed.
+    expected = "The `srun` command is available|The number of training batches|You're resuming .* not resumable"
+    warnings.filterwarnings("ignore", expected)
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
     try:
         trainer.fit(model, data, ckpt_path=resumed)
-    except ProcessExitedException as error:  # a rank of ddp_spawn has left: what it has told is all there is to tell
+    except ProcessExitedException as error:  # a rank of ddp_spawn has left, and has said why
         sys.exit(error.exit_code)
     except (torch.distributed.DistStoreError, torch.distributed.DistNetworkError) as error:
         reason = str(error).splitlines()[0]
         sys.exit(f"mnist.py: not all {trainer.world_size} ranks came together within {timeout} s: {reason}")
 
 
-def ignore_warnings() -> None:
-    warnings.filterwarnings("ignore", message="The `srun` command is available")  # find_layout knows who started us
-    warnings.filterwarnings("ignore", message="The number of training batches")  # what is logged is of whole epochs
-    warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
-    warnings.filterwarnings("ignore", message="You're resuming .* not resumable")  # Batches are
-
-
-def leave() -> None:
-    """End this process, if it is a rank of several."""
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-        # Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate
-        # called without an active exception"), and its launcher takes the training for a failed one.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-
 def main() -> None:
-    signal.signal(signal.SIGUSR1, Checkpoints.ask_to_stop)  # before it only the imports: nothing to save yet
-    start, args = time.perf_counter(), parse_arguments()
+    stop = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call] # with spawned ranks
+    note_signal(signal.SIGUSR1, stop)  # before it only the imports: nothing to save yet
+    args = parse_arguments()
     try:
         layout = find_layout(args.devices)
         gpus = torch.cuda.device_count()
@@ -592,36 +541,31 @@ def main() -> None:
         if 0 < gpus < layout.per_node:  # a task that sees only its own GPU (srun --gpus-per-task) looks like this too
             rank_zero_warn(f"{layout.per_node} ranks on this node, but each sees {gpus} GPU(s): training on the CPU")
         check_choices(args, layout, on_gpu)
-        # More threads than cores wait for each other; a process that has used several cannot be forked.
-        cores = 1 if args.strategy == "ddp_fork" else (os.cpu_count() or 1) // layout.per_node
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores)))
-        data = DigitsData(args.data_dir, args.batch_size, args.seed)
-        pl.seed_everything(args.seed)  # the same first weights on every rank
-        model = DigitsModel(args.lr, args.model, args.sync_batchnorm, args.lr_scaling, args.warmup)
-        make_output_dir(args.output_dir or Path())
-        saves = args.output_dir if args.strategy != "deepspeed" else None  # its checkpoint is a folder of parts
-        checkpoints = Checkpoints(saves, data, args.model, args.save_every)
+        if args.strategy == "ddp_fork":  # a process that has used several threads cannot be forked
+            torch.set_num_threads(1)
+        data = DigitsData(args)
+        seed_everything(args.seed)  # the same first weights on every rank
+        model = DigitsModel(args, data)
+        checkpoints = Checkpoints(args, data, stop)
         resumed = find_checkpoint(args.resume, checkpoints.path)
-        checkpoint = load_checkpoint(resumed, model, args.model, args.epochs) if resumed else {}
-        checkpoints.rng = checkpoint.get("rng", {})
+        checkpoint = load_checkpoint(resumed, model) if resumed else {}
+        loggers = make_loggers(args.output_dir or Path())
     except (StartError, DataError, OSError) as error:
-        if is_later_rank() and not isinstance(error, LayoutError):
-            time.sleep(10)  # rank 0 tells it and its launcher ends this rank; if not, it is wrong here alone
+        if is_later_rank():
+            time.sleep(10)  # rank 0 says it and its launcher ends this rank; if not, it is wrong only here
         sys.exit(f"mnist.py: {error}")
 
-    ignore_warnings()
-    loggers = make_loggers(args.output_dir or Path(), first_rank=not is_later_rank())
-    folder = args.output_dir or Path(loggers[0].log_dir or "")
-    terms = {"images": len(data.train_set)} | {name: getattr(args, name) for name in TERMS}
-    report = Report(layout, terms, folder if args.plot else None, process_start())
-    callbacks: list[pl.Callback] = [report, checkpoints]
+    # What must be the same on all ranks, or they wait for each other or learn something else.
+    terms = {name: value for name, value in vars(args).items() if not isinstance(value, Path)}
+    terms |= {"images": len(data.train_set), "step": checkpoint.get("global_step", 0)}
+    callbacks: list[Callback] = [RollCall(terms), checkpoints]
     if args.patience:
-        callbacks.append(Patience(args.patience))
+        callbacks.append(Patience("val accuracy", mode="max", patience=args.patience))
     trainer = make_trainer(args, layout, on_gpu, loggers, callbacks)
     if args.compile:
         model.net.compile()
-    if args.strategy in SPAWNING and checkpoints.path:  # this process is none of the ranks, but it is the one told
-        signal.signal(signal.SIGTERM, Checkpoints.ask_to_stop)
+    if args.strategy in SPAWNING and checkpoints.path:  # this process is none of the ranks, but gets the signal
+        note_signal(signal.SIGTERM, stop)
     if resumed and trainer.is_global_zero:
         where = f"epoch {min(checkpoint['epoch'] + 1, args.epochs)}, step {checkpoint['global_step']}"
         print(f"resumed from {resumed}: {where}", flush=True)
@@ -631,13 +575,19 @@ def main() -> None:
     tested = trainer.test(model, data, verbose=False)[0]
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
     if trainer.is_global_zero:
-        write_results(trainer, tested, trained, folder)
+        write_results(trainer, tested, trained, args.output_dir or Path(loggers[0].log_dir or ""))
         print(
             f"test accuracy: {100 * tested['test accuracy']:.2f} % (world size {trainer.world_size}, "
-            f"{len(data.train_set)} training images, {args.epochs} epochs, {time.perf_counter() - start:.1f} s)",
+            f"{len(data.train_set)} training images, {args.epochs} epochs, {seconds_since_start():.1f} s)",
             flush=True,
         )
-    leave()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        # Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate
+        # called without an active exception"), and its launcher takes the training for a failed one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

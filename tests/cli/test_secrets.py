@@ -122,7 +122,7 @@ def test_config_and_environment_can_name_what_is_passed_on(cli, work, monkeypatc
     (work / "hpclaunch.yaml").write_text("pass_env: [A_KEY]\nenv: {B: c}\n")
     script = cli(*GADI, "--", "true").stdout
     assert "#PBS -v A_KEY\n" in script and "export B=c\n" in script
-    assert "no variable's name" in cli(*GADI, "--env", "A-KEY", "--", "true").stderr
+    assert "--env: expected a variable's name (it says 'A-KEY')" in cli(*GADI, "--env", "A-KEY", "--", "true").stderr
 
 
 @pytest.mark.slow

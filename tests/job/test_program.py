@@ -28,8 +28,6 @@ def project(work):
         ("python trian.py --epochs 3", "there is no file trian.py (did you mean train.py?)"),
         ("python -u -X dev trian.py", "there is no file trian.py (did you mean train.py?)"),
         ("python3.11 trian.py model=x", "there is no file trian.py (did you mean train.py?)"),
-        ("python -m pkg.mian", "there is no file pkg/mian.py (did you mean pkg/main.py?)"),
-        ("python -um pkg.nothing", "there is no file pkg/nothing.py"),
         ("torchrun --nproc-per-node 1 trian.py", "there is no file trian.py (did you mean train.py?)"),
         ("env A=1 python trian.py", "there is no file trian.py (did you mean train.py?)"),
         ("bash -e jbo.sh", "there is no file jbo.sh (did you mean job.sh?)"),
@@ -125,7 +123,7 @@ def test_on_this_machine_every_program_is_known(work):
         ("jean-zay", "python train.py", True),
         ("jean-zay --launcher torchrun", "python fit.py", True),
         ("gadi", "python saves.py", False),
-        ("gadi", "python -m pkg.main", True),
+        ("gadi", "python -m pkg.main", False),  # it cannot be known
         ("gadi", "bash -c 'trap : USR1; sleep 1; exit 75'", False),
         ("gadi", "", False),  # the bundled training
     ],

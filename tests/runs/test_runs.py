@@ -16,7 +16,7 @@ from conftest import call, processes_with, program, start, state, submit, wait_u
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import registry
-from hpclaunch.schedulers import local
+from hpclaunch.schedulers import scheduler
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +65,10 @@ def test_cancelled_is_cancelled(work):
 @pytest.mark.slow
 def test_after_runs_in_order_and_only_after_success():
     """A job after a failed one never runs; one after a good one does."""
-    good = submit("--", "sleep", "1")
+    good = submit("--", "sh", "-c", "until [ -e go ]; do sleep 0.1; done")
     second = submit("--after", good, "--", "true")
     assert word(second) == "PENDING"
+    Path("go").touch()
     call("wait", second)
     bad = submit("--", "false")
     third = submit("--after", bad, "--", "true")
@@ -107,10 +108,10 @@ def test_a_job_of_another_machine_is_not_taken_for_a_dead_one(work):
 def test_a_job_that_has_just_started_is_not_taken_for_a_dead_one(work):
     """Asked for in the moment of its start, a job waits or runs."""
     for _ in range(30):
-        job = local.submit("true")
+        job = scheduler("local").submit("true")
         folder = str(work / "hpclaunch-runs" / job)
         run = registry.Run(id=job, site="local", scheduler="local", job_name="true", folder=folder, submitted=0)
-        assert local.states([run])[job].word != "FAILED"
+        assert scheduler("local").states([run])[job].word != "FAILED"
 
 
 def test_a_moved_folder_is_found_again(work, tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def test_nodes_are_found_by_what_chunks_ask_for(detected):
     assert list(found.partitions) == ["main", "debug", "large", "any"]
     main = found.partitions["main"]
     assert (main.cores_per_node, main.gpus_per_node, tiers(main)) == (128, 0, [(None, "24:00:00")])
-    assert "Decide: a partition of its own, with `directives:`, for 64 cores, 4x GPU, 487 GB; 1 node: g1" in text
+    assert "Decide: a partition of its own, with `directives:`, for 64 cores, 4x GPU, 486 GB; 1 node: g1" in text
     assert found.multi_node == "exclusive"
     assert found.partitions["debug"].max_cores == 128
     assert "Decide: min_cores; the queue has resources_min.nodect=2" in text
@@ -134,7 +134,7 @@ def test_a_draft_tells_what_is_left_to_decide(detected, cli):
 
 
 BAD = {
-    "not there": (None, None, "no scheduler here: scontrol or qstat and pbsnodes not found"),
+    "not there": (None, None, "pbs: qstat: not found; is this a login node of the site?"),
     "no answer": ("#!/bin/bash\nsleep 60\n", None, "qstat: no answer after 0.5 s; its daemon may be down"),
     "refuses": ("#!/bin/bash\necho 'Connection refused' >&2\nexit 255\n", None, "Connection refused"),
     "garbled": ("#!/bin/bash\necho '{\"Queue\": {'\n", None, "its answer is no JSON"),

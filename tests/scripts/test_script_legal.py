@@ -165,6 +165,15 @@ def test_an_array_where_there_are_none_has_one_finding():
         assert ("-r y" in " ".join(found)) == (profile is gadi)
 
 
+def test_chunks_are_counted_as_chunks():
+    """With select= the nodefile has a line for each chunk, and pbsdsh counts those."""
+    text = (
+        "#!/bin/bash\n#PBS -l select=2:ncpus=8,walltime=1:00:00\ncd $PBS_O_WORKDIR\nNNODES=$(wc -l < $PBS_NODEFILE)\n"
+    )
+    text += "for i in 0 1; do pbsdsh -n $i -- $PWD/run.sh $NNODES & done; wait\n"
+    assert of("pbs", text, "pbsdsh") + of("pbs", text, "node-count") == []
+
+
 def test_an_address_is_no_path():
     """s3://g/data/x is a bucket's, and no file system is named for it; file:///g/data/x is one."""
     own = search.load("gadi").site

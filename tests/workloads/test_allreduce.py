@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -35,27 +34,22 @@ def launch(*words: object, code: int = 0) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (2, 2)])
 def test_bandwidths_are_those_of_nccl_tests(work, nodes, tasks):
-    """For 1, 2 and 4 ranks each size has a latency, algbw = bytes / latency and busbw = algbw * 2 (n - 1) / n."""
+    """For 1 and 4 ranks each size has a latency, algbw = bytes / latency and busbw = algbw * 2 (n - 1) / n."""
     world_size = nodes * tasks
-    command = (sys.executable, SCRIPT, "--max-bytes", "64K", "--json", "result.json")
+    command = (sys.executable, SCRIPT, "--max-bytes", "16M")
     output = launch("--nodes", nodes, "--tasks-per-node", tasks, "--", *command)
-    result = json.loads((work / "result.json").read_text())
-    assert (result["world_size"], result["hosts"], result["backend"], result["device"]) == (
-        world_size, 1, "gloo", "cpu",
-    )  # fmt: skip
-    assert [row["bytes"] for row in result["sizes"]] == [1024, 4096, 16384, 65536]
-    for row in result["sizes"]:
-        assert row["latency_us"] > 0
-        assert row["algbw_gb_per_s"] == pytest.approx(row["bytes"] / row["latency_us"] / 1e3)
-        assert row["busbw_gb_per_s"] == pytest.approx(row["algbw_gb_per_s"] * 2 * (world_size - 1) / world_size)
     assert f"[0] all-reduce of float32 by gloo: world size {world_size} on 1 host, cpu, torch " in output
-    assert re.search(r"\[0\] +64 KB +\d+ +\d+\.\d +\d+\.\d{3} +\d+\.\d{3}\n", output)
-    slowest = result["slowest"]
-    assert 0 <= slowest["rank"] < world_size
-    assert slowest["local_us"] >= slowest["median_local_us"] > 0
-    assert f"slowest rank: {slowest['rank']} on {slowest['host']}, " in output
+    rows = re.findall(r"^\[0\] +(\d+) ([KM])B +\d+ +(\d+\.\d) +(\d+\.\d{3}) +(\d+\.\d{3})$", output, re.MULTILINE)
+    sizes = [int(count) * {"K": 1024, "M": 1024**2}[unit] for count, unit, *_ in rows]
+    assert sizes == [1024 * 4**power for power in range(8)]
+    for size, (*_, latency, algbw, busbw) in zip(sizes, rows, strict=True):
+        assert float(latency) > 0
+        assert float(algbw) == pytest.approx(size / float(latency) / 1e3, rel=0.06, abs=0.0006)
+        assert float(busbw) == pytest.approx(float(algbw) * 2 * (world_size - 1) / world_size, abs=0.0015)
+    slowest = re.search(r"slowest rank: (\d+) on \S+, \d+\.\d us to add 16 MB of its own, (\d+\.\d\d) x", output)
+    assert slowest and int(slowest[1]) < world_size and float(slowest[2]) >= 1
 
 
 def test_slow_rank_is_named():
@@ -78,24 +72,14 @@ def test_workload_needs_no_arguments(work):
     assert sizes == ["1 KB", "4 KB", "16 KB", "64 KB", "256 KB", "1 MB", "4 MB", "16 MB", "64 MB", "256 MB"]
 
 
-def test_json_on_stdout_is_alone_there():
-    """--json without a file prints JSON for a program, and the table on stderr."""
-    end = alone("--max-bytes", "4K", "--json")
-    assert [row["bytes"] for row in json.loads(end.stdout)["sizes"]] == [1024, 4096]
-    assert "busbw GB/s" in end.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "code", "message"),
     [
         (["--max-bytes", "big"], {}, 2, "'big' is not a multiple of 4 bytes; use 1024, 64K, 256M or 1G"),
-        (["--max-bytes", "512"], {}, 2, "--max-bytes no less than --min-bytes"),
         (["--backend", "ncll"], {}, 2, "invalid choice: 'ncll'"),
-        (["--backend", "mpi"], {}, 1, "--backend mpi: this torch has "),
-        (["--json", "no/such.json"], {}, 1, "no/such.json: No such file or directory"),
-        ([], {"WORLD_SIZE": "2"}, 1, "WORLD_SIZE is 2, RANK is not set: use a launcher that starts every rank"),
-        ([], {"WORLD_SIZE": "two"}, 1, "invalid literal for int() with base 10: 'two'"),
+        (["--backend", "mpi"], {}, 1, "Distributed package doesn't have MPI built in"),
+        ([], {"WORLD_SIZE": "2"}, 1, "environment variable RANK expected, but not set"),
         (
             ["--seconds", "2"],
             {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},

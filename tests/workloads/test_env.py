@@ -86,15 +86,18 @@ def test_one_process_a_node_is_a_row_a_node():
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({}, {"RANK": "0"}, r"2 processes are rank 0: pid \d+ on \S+ and pid \d+ on "),
-        ({"WORLD_SIZE": "4"}, {"WORLD_SIZE": "4"}, "ranks 2-3 did not come within 2 s"),
-        ({"WORLD_SIZE": "1"}, {}, "rank 1: with WORLD_SIZE 1 the last is 0"),
-        ({"WORLD_SIZE": "3"}, {"WORLD_SIZE": "3"}, "WORLD_SIZE 3 is no multiple of LOCAL_WORLD_SIZE 2"),
+        ({}, {"RANK": "0"}, "rank 1 did not come"),
+        ({"WORLD_SIZE": "4"}, {"WORLD_SIZE": "4"}, "ranks 2-3 did not come"),
+        ({"WORLD_SIZE": "1"}, {}, "WORLD_SIZE is not the same for all: 1 on rank 0; 2 on rank 1"),
         ({}, {"MASTER_ADDR": "localhost"}, "MASTER_ADDR is not the same for all: 127.0.0.1 on rank 0; localhost on"),
         ({}, {"MASTER_PORT": "29501"}, "MASTER_PORT is not the same for all: 29500 on rank 0; 29501 on rank 1"),
         ({"NODE_RANK": "1"}, {}, "has NODE_RANK 1 and LOCAL_RANK 0: with LOCAL_WORLD_SIZE 2 it should have 0 and 0"),
-        ({"LOCAL_WORLD_SIZE": "1"}, {"LOCAL_WORLD_SIZE": "1"}, r"\S+ has 2 ranks, LOCAL_WORLD_SIZE says 1 a node"),
-        ({"MASTER_ADDR": "no-such-host.invalid"}, {}, "MASTER_ADDR no-such-host.invalid cannot be reached from .*: "),
+        (
+            {"LOCAL_WORLD_SIZE": "1"},
+            {"LOCAL_WORLD_SIZE": "1"},
+            "has NODE_RANK 0 and LOCAL_RANK 1: with LOCAL_WORLD_SIZE 1 it should have 1 and 0",
+        ),
+        ({"MASTER_ADDR": "no-such-host.invalid"}, {}, "MASTER_ADDR no-such-host.invalid is not known on .*: "),
         ({}, {"RANK": None, "LOCAL_RANK": None, "NODE_RANK": "1"}, "RANK is set for some processes and not for others"),
     ],
 )
@@ -112,13 +115,11 @@ def test_world_that_does_not_fit_together_fails_with_the_reason(work, first, sec
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"WORLD_SIZE": None}, "WORLD_SIZE is not set; start it with hpclaunch or torchrun"),
+        ({"WORLD_SIZE": None}, "WORLD_SIZE is not set; start this with hpclaunch or torchrun"),
         ({"RANK": None}, "RANK is not set"),
-        ({"NODE_RANK": "one"}, "NODE_RANK is 'one', which is not a number"),
-        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE is 0, it must be at least 1"),
-        ({"MASTER_PORT": "99999"}, "MASTER_PORT is 99999, ports are 1 to 65535"),
-        ({"HPCLAUNCH_RUN_DIR": "/proc/no"}, "/proc/no/env-1: cannot be written on "),
-        (SECOND, "rank 1 on .*: no rank 0 came to env-1 within 5.2 s"),
+        ({"NODE_RANK": "one"}, "NODE_RANK is one; start this with"),
+        ({"HPCLAUNCH_RUN_DIR": "/proc/no"}, "No such file or directory: '/proc/no'"),
+        (SECOND, "no rank 0 came to env-1 within 5.2 s"),
     ],
 )
 def test_process_without_a_place_says_so_itself(change, message):
@@ -135,24 +136,37 @@ def mistakes(*changes: dict[str, Any]) -> list[str]:
     assert spec and spec.loader
     env = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(env)
-    alike = {"LOCAL_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "n0", "MASTER_PORT": 29500}
+    alike = {
+        "LOCAL_RANK": 0,
+        "WORLD_SIZE": 2,
+        "expected": 2,
+        "LOCAL_WORLD_SIZE": 1,
+        "MASTER_ADDR": "n0",
+        "MASTER_PORT": 29500,
+    }
     alike |= {"master": "10.0.0.1", "pid": 1, "cpus": 8}
     rows = [
-        alike
-        | {"RANK": i, "NODE_RANK": i, "host": f"n{i}", "address": f"10.0.0.{i + 1}", "owns_master": i == 0}
-        | changes[i]
+        alike | {"RANK": i, "place": i, "NODE_RANK": i, "host": f"n{i}", "owns_master": i == 0} | changes[i]
         for i in range(2)
     ]
-    return list(env.mistakes(rows, 30))
+    return list(env.mistakes(rows))
 
 
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({}, {"host": "n0", "address": "10.0.0.1"}, "nodes 0-1 are all on n0"),
-        ({}, {"NODE_RANK": 0}, "NODE_RANK 0 is on 2 hosts: n0, n1"),
-        ({"owns_master": False}, {}, "MASTER_ADDR n0 (10.0.0.1) is no address of n0, where rank 0 is"),
-        ({}, {"master": "127.0.1.1", "address": "127.0.0.1"}, "MASTER_ADDR n0 is 127.0.1.1 on n1: n1 itself"),
+        ({}, {"host": "n0"}, "nodes 0-1 should have a host each, and are on n0"),
+        ({}, {"NODE_RANK": 0}, "node 0 should have a host each, and are on n0, n1"),
+        (
+            {"owns_master": False},
+            {},
+            "MASTER_ADDR n0 is 10.0.0.1 on n0; it should be an address of n0, where rank 0 is",
+        ),
+        (
+            {},
+            {"master": "127.0.1.1", "owns_master": True},
+            "MASTER_ADDR n0 is 127.0.1.1 on n1; it should be an address of n0, where rank 0 is",
+        ),
     ],
 )
 def test_hosts_of_a_cluster_are_held_against_the_numbers(first, second, message):

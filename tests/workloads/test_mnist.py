@@ -7,7 +7,6 @@ import gzip
 import importlib.util
 import os
 import pty
-import random
 import re
 import shutil
 import socket
@@ -15,7 +14,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -115,6 +113,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def mnist() -> Iterator[ModuleType]:
     """Import mnist.py as Python runs it: with its own folder first on the path."""
+    torch.set_num_threads(1)  # see clean_env
     sys.path.insert(0, str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("mnist_under_test", SCRIPT)
     assert spec and spec.loader
@@ -136,11 +135,9 @@ def test_imports_nothing_of_hpclaunch(name: str) -> None:
             imported.add(str(node.module).split(".")[0])
     beside = {Path(file).stem for file in FILES}
     assert imported - sys.stdlib_module_names - beside <= {
-        "matplotlib",
         "numpy",
         "pytorch_lightning",
         "torch",
-        "torchmetrics",
     }
 
 
@@ -157,11 +154,11 @@ def test_drawn_digits_are_the_same_each_time(mnist: ModuleType) -> None:
 
 def test_drawn_digits_are_too_hard_for_a_linear_model(mnist: ModuleType) -> None:
     """The drawn digits are a real task: softmax regression on the pixels stays between 75 % and 95 %."""
-    (images, labels), (test_images, test_labels) = (mnist.draw_digits(12_000, 1), mnist.draw_digits(2_000, 2))
+    (images, labels), (test_images, test_labels) = (mnist.draw_digits(6_000, 1), mnist.draw_digits(1_000, 2))
     x, test_x = images.flatten(1) / 255, test_images.flatten(1) / 255
     weight = torch.zeros(784, 10, requires_grad=True)
     # About where its test accuracy is highest: more steps fit the training images only.
-    optimizer = torch.optim.LBFGS([weight], max_iter=40)
+    optimizer = torch.optim.LBFGS([weight], max_iter=25)
 
     def loss() -> Any:
         optimizer.zero_grad()
@@ -204,25 +201,23 @@ def test_terminal_shows_a_progress_bar(tmp_path: Path, tiny: str) -> None:
 
 
 def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
-    """`torchrun --nproc-per-node 2 mnist.py` trains over gloo on a machine without GPUs."""
-    result = run([*TORCHRUN, "--master-port", free_port(), str(SCRIPT), "--epochs", "2"], tmp_path)
+    """`torchrun --nproc-per-node 2 mnist.py` trains over gloo without GPUs; a table says once who takes part."""
+    port = free_port()
+    result = run([*TORCHRUN, "--master-port", port, str(SCRIPT), "--epochs", "2"], tmp_path)
     assert check_trained(result, world_size=2) > 90
     assert "distributed_backend=gloo" in result.stderr
-    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in result.stderr
     assert "Warning" not in result.stderr
-
-
-@pytest.mark.slow
-def test_lightning_starts_the_other_local_ranks(tmp_path: Path, tiny: str) -> None:
-    """One process a node that sees no LOCAL_RANK is enough: Lightning starts the others."""
-    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
-    command = [sys.executable, str(SCRIPT), "--epochs", "2", "--data-dir", tiny]
-    result = run(command, tmp_path, **variables, MASTER_PORT=free_port())
-    accuracy = check_trained(result, world_size=2, images=33)
-    # Two ranks share 21 test images, and each counts once: not 22 as with DistributedSampler, nor a mean of two means.
-    assert accuracy in [round(100 * correct / 21, 2) for correct in range(22)]
-    assert "distributed_backend=gloo" in result.stderr
-    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in result.stderr
+    shown = result.stderr[result.stderr.index("world size 2") :].splitlines()[:4]
+    assert shown[0] == (
+        f"world size 2, nodes 1, precision 32-true, master 127.0.0.1:{port}, DDPStrategy, gloo, LightningEnvironment"
+    )
+    host = socket.gethostname()
+    assert shown[1:] == [
+        "rank  node  local rank  host, device",
+        f"0     0     0           {host}, cpu",
+        f"1     0     1           {host}, cpu",
+    ]
+    assert result.stderr.count("local rank") == 1
 
 
 def srun(tasks: int, cwd: Path, **variables: str) -> list[subprocess.CompletedProcess[str]]:
@@ -255,13 +250,14 @@ def test_srun_needs_no_other_launcher(tmp_path: Path, tiny: str) -> None:
     assert "GLOBAL_RANK: 1, MEMBER: 2/2" in second.stderr
 
 
-@pytest.mark.slow
-def test_python_in_a_batch_script_does_not_hang(tmp_path: Path, tiny: str) -> None:
+def test_python_in_a_batch_script_does_not_hang(mnist: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """`python` without srun inside a Slurm job of many tasks is one process, and waits for nobody."""
     job = {"SLURM_JOB_ID": "4242", "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "1"}
     task = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
-    result = run([sys.executable, str(SCRIPT), "--epochs", "1", "--data-dir", tiny], tmp_path, **job, **task)
-    check_trained(result, world_size=1, images=33)
+    for name, value in (job | task).items():
+        monkeypatch.setenv(name, value)
+    layout = mnist.find_layout()
+    assert (layout.world_size, type(layout.environment).__name__) == (1, "LightningEnvironment")
 
 
 @pytest.mark.parametrize("layout", ["plain", "gz", "torchvision", "torchvision-gz", "npz", "npz-path"])
@@ -274,12 +270,6 @@ def test_every_layout_of_the_files_reads_equal(layout: str, mnist: ModuleType, t
     train, test = mnist.read_mnist(source if layout == "npz-path" else tmp_path)
     for tensor, name in zip((*train, *test), ARRAYS, strict=True):
         assert np.array_equal(tensor.numpy(), ARRAYS[name]), name
-
-
-@pytest.mark.slow
-def test_data_dir_comes_from_the_environment(tmp_path: Path, tiny: str) -> None:
-    """MNIST_DIR in a site's environment takes the place of --data-dir."""
-    check_trained(run([sys.executable, str(SCRIPT)], tmp_path, MNIST_DIR=tiny), world_size=1, images=33)
 
 
 def damage(name: str, change: Callable[[bytes], bytes], suffix: str = "") -> Callable[[Path], Path]:
@@ -300,18 +290,33 @@ BAD_DATA: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no folder": (lambda folder: folder / "typo", "typo: no such folder"),
     "empty folder": (lambda folder: folder, "has no train-images-idx3-ubyte"),
     "a file is missing": (no_test_labels, "has no t10k-labels-idx1-ubyte"),
-    "wrong magic": (damage("x_train", lambda raw: b"\x89PNG" + raw[4:]), "starts with 89504e47"),
-    "empty file": (damage("y_test", lambda raw: b""), "starts with nothing"),
-    "truncated": (damage("x_test", lambda raw: raw[:-1]), "its header promises [21, 28, 28]"),
-    "truncated header": (damage("x_test", lambda raw: raw[:6]), "images are torch.uint8 [0, 0, 0]"),
-    "truncated gz": (damage("x_train", lambda raw: raw[:-20], ".gz"), "train-images-idx3-ubyte.gz: is no complete"),
-    "corrupt gz": (damage("x_train", lambda raw: raw[:99] + bytes(99) + raw[198:], ".gz"), "is no complete gzip"),
-    "no gz at all": (damage("y_train", lambda raw: b"<html>", ".gz"), "is no complete gzip file"),
-    "wrong length": (damage("y_train", lambda raw: idx(ARRAYS["y_train"][:35])), "36 images but 35 labels"),
+    "wrong magic": (damage("x_train", lambda raw: b"\x89PNG" + raw[4:]), "an IDX file of bytes starts with 000008"),
+    "empty file": (damage("y_test", lambda raw: b""), "an IDX file of bytes starts with 000008"),
+    "truncated": (
+        damage("x_test", lambda raw: raw[:-1]),
+        "t10k-images-idx3-ubyte: not a complete file of MNIST's (cannot reshape array",
+    ),
+    "truncated header": (damage("x_test", lambda raw: raw[:6]), "not a complete file of MNIST's (buffer is smaller"),
+    "truncated gz": (damage("x_train", lambda raw: raw[:-20], ".gz"), "train-images-idx3-ubyte.gz: not a complete"),
+    "corrupt gz": (damage("x_train", lambda raw: raw[:99] + bytes(99) + raw[198:], ".gz"), "not a complete file"),
+    "no gz at all": (
+        damage("y_train", lambda raw: b"<html>", ".gz"),
+        "train-labels-idx1-ubyte.gz: not a complete file",
+    ),
+    "wrong length": (
+        damage("y_train", lambda raw: idx(ARRAYS["y_train"][:35])),
+        "images are torch.uint8 [36, 28, 28] and labels [35]",
+    ),
     "wrong label": (damage("y_test", lambda raw: raw[:-1] + b"\x0a"), "labels from 0 to 9"),
-    "npz without arrays": (lambda folder: np.savez(folder / "mnist.npz", x_train=1) or folder, "needed are x_train"),
-    "npz of other shape": (lambda folder: write_npz(folder, x_test=np.zeros((21, 784))), "wanted are torch.uint8"),
-    "no npz at all": (lambda folder: write_idx(folder) / IDX_NAMES["x_test"], "is no complete .npz file"),
+    "npz without arrays": (
+        lambda folder: np.savez(folder / "mnist.npz", x_train=1) or folder,
+        "mnist.npz: not a complete file",
+    ),
+    "npz of other shape": (lambda folder: write_npz(folder, x_test=np.zeros((21, 784))), "needed are torch.uint8"),
+    "no npz at all": (
+        lambda folder: (folder / "my.npz").write_bytes(b"PK") and folder / "my.npz",
+        "not a complete file",
+    ),
 }
 
 
@@ -327,19 +332,6 @@ def test_bad_data_is_one_clear_message(
     # sys.exit with text prints the text and exits with 1, as the next test sees in a real process.
     text = str(exit_info.value.code)
     assert text.startswith(f"mnist.py: {tmp_path}") and message in text and "\n" not in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", [[sys.executable], TORCHRUN], ids=["python", "torchrun"])
-def test_bad_data_exits_with_1(launcher: list[str], tmp_path: Path) -> None:
-    """No rank hangs or prints a traceback when the data is missing."""
-    result = run([*launcher, str(SCRIPT), "--data-dir", str(tmp_path / "typo")], tmp_path)
-    assert result.returncode == 1
-    lines = result.stderr.splitlines()
-    complaints = [line for line in lines if line.startswith(f"mnist.py: {tmp_path}/typo: no such folder")]
-    assert len(complaints) >= 1
-    if launcher == [sys.executable]:
-        assert lines == complaints
 
 
 def test_zero_epochs_are_a_usage_error(
@@ -506,15 +498,6 @@ def test_finished_training_is_not_trained_again(digits: Path, whole: Training, t
     assert [int(line.split()[0]) for line in training.steps()] == [*range(114, 152)]
 
 
-@pytest.mark.slow
-def test_resume_never_starts_anew(digits: Path, whole: Training, tmp_path: Path) -> None:
-    """--resume never does not even look at the checkpoint that is there."""
-    training = Training(tmp_path / "run", digits, [sys.executable])
-    training.checkpoint.write_bytes(b"from before")
-    check_trained(training.attempt("--resume", "never"), world_size=1, images=605)
-    assert training.steps() == whole.steps()
-
-
 def test_resume_chooses_the_checkpoint(mnist: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice of --resume is for the first attempt of a job; a later one goes on where the one before has stopped."""
     own, other = tmp_path / "mnist.ckpt", tmp_path / "other.ckpt"
@@ -560,39 +543,17 @@ def test_lightning_launcher_leaves_with_75(digits: Path, tmp_path: Path) -> None
     training.interrupted("0:training_step:3", **node, MASTER_PORT=free_port())
 
 
-@pytest.mark.slow
-def test_killed_training_leaves_a_checkpoint_that_loads(digits: Path, tmp_path: Path) -> None:
-    """A kill -9 in the middle of saving leaves the file of before, from which the next attempt goes on."""
-    training = Training(tmp_path / "run", digits, [sys.executable])
-    environment = clean_env(**training.variables, SAVE_ALWAYS="1")
-    for _ in range(2):
-        before = len(training.steps()) if training.checkpoint.exists() else 0
-        process = subprocess.Popen(
-            training.command("--epochs", "500"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 60
-        while not training.checkpoint.exists() or len(training.steps()) < before + 5:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(random.random() / 5)  # noqa: S311
-        process.kill()
-        process.wait()
-        assert training.state()["global_step"] > 0
-
-
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5000])
 
 
 BAD_CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no file": (lambda path: path.unlink(), "FileNotFoundError"),
-    "a folder": (lambda path: path.unlink() or path.mkdir(), "is no checkpoint of this training"),
+    "a folder": (lambda path: path.unlink() or path.mkdir(), "not a checkpoint of --model cnn"),
     "empty": (lambda path: path.write_bytes(b""), "EOFError"),
-    "no checkpoint": (lambda path: path.write_bytes(b"<html>" * 99), "is no checkpoint of this training"),
-    "cut off": (cut, "is no checkpoint of this training"),
+    "no checkpoint": (lambda path: path.write_bytes(b"<html>" * 99), "not a checkpoint of --model cnn"),
+    "cut off": (cut, "not a checkpoint of --model cnn"),
     "of another program": (lambda path: torch.save({"model": torch.zeros(3)}, path), "KeyError: 'state_dict'"),
-    "of another network": (lambda path: torch.save({"state_dict": {"w": torch.zeros(3)}}, path), "Error(s) in loading"),
-    "of more epochs": (lambda path: None, "has 3 epochs behind it, more than --epochs 2"),
 }
 
 

@@ -108,10 +108,9 @@ def test_batches_are_what_a_network_wants(mnist: ModuleType) -> None:
 
 def test_lightning_tells_the_sampler_its_epoch(mnist: ModuleType) -> None:
     """Lightning finds the sampler of what is no DataLoader: each epoch has another order, the one of its number."""
-    pl = mnist.pl
     orders = []
 
-    class Model(pl.LightningModule):
+    class Model(mnist.LightningModule):
         def training_step(self, batch: Any, batch_idx: int) -> None:
             orders.append((self.trainer.current_epoch, numbers([batch])[0]))
 
@@ -120,7 +119,7 @@ def test_lightning_tells_the_sampler_its_epoch(mnist: ModuleType) -> None:
 
     options = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     data = digits_data(mnist, 20, rank=0, world_size=1)
-    trainer = pl.Trainer(max_epochs=3, accelerator="cpu", logger=False, use_distributed_sampler=False, **options)
+    trainer = mnist.Trainer(max_epochs=3, accelerator="cpu", logger=False, use_distributed_sampler=False, **options)
     trainer.fit(Model(), train_dataloaders=data.train_dataloader())
     expected = data.train_dataloader()
     for epoch in range(3):

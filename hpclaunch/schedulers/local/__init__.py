@@ -37,45 +37,49 @@ def new_id() -> str:
     return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-def submit(script: str, after: Sequence[str] = (), name: str = "") -> str:  # noqa: ARG001 - names are the registry's
-    """Start the script in the background, in a new run folder below the current one."""
-    job_id = new_id()
-    folder = Path(run_folder.RUNS, job_id).absolute()
-    try:
-        folder.mkdir(parents=True)
-        write_whole(folder / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
-    except OSError as error:
-        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
-    earlier = [str(Path(run_folder.RUNS, before).absolute()) for before in after]
-    keeper = subprocess.Popen(
-        ["bash", "-c", _KEEPER, "keeper", str(folder), *earlier],
-        env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
-        time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
-    (folder / run_folder.PID).write_text(str(keeper.pid))
-    (folder / run_folder.HOST).write_text(os.uname().nodename)
-    return job_id
+class Local(Scheduler):
+    """No scheduler: this machine."""
 
+    prefix = "LOCAL"
+    here = True
 
-def states(jobs: Sequence[Job]) -> dict[str, State]:
-    """Read the run folders; without its keeper and an exit code it was killed."""
-    return {job.id: _state(job) for job in jobs if job.path.is_dir()}
+    def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
+        """Start the script in the background, in a new run folder below the current one."""
+        job_id = new_id()
+        folder = Path(run_folder.RUNS, job_id).absolute()
+        try:
+            folder.mkdir(parents=True)
+            write_whole(folder / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
+        except OSError as error:
+            raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+        earlier = [str(Path(run_folder.RUNS, before).absolute()) for before in after]
+        keeper = subprocess.Popen(
+            ["bash", "-c", _KEEPER, "keeper", str(folder), *earlier],
+            env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while not Path(f"/proc/{keeper.pid}/cmdline").read_bytes() and keeper.poll() is None:
+            time.sleep(0.001)  # a program that has just started has no name yet, and would pass for another one
+        (folder / run_folder.PID).write_text(str(keeper.pid))
+        (folder / run_folder.HOST).write_text(os.uname().nodename)
+        return job_id
 
+    def states(self, jobs: Sequence[Job]) -> dict[str, State]:
+        """Read the run folders; without its keeper and an exit code it was killed."""
+        return {job.id: _state(job) for job in jobs if job.path.is_dir()}
 
-def cancel(jobs: Sequence[Job]) -> None:
-    """End the jobs as Ctrl-C does, with time to save."""
-    for job in jobs:
-        if (state := _state(job)).word == UNKNOWN:
-            raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
-        if not state.ended:
-            (job.path / run_folder.CANCELLED).touch()
-            with suppress(ProcessLookupError):
-                os.kill(int((job.path / run_folder.PID).read_text()), signal.SIGTERM)
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """End the jobs as Ctrl-C does, with time to save."""
+        for job in jobs:
+            if (state := _state(job)).word == UNKNOWN:
+                raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
+            if not state.ended:
+                (job.path / run_folder.CANCELLED).touch()
+                with suppress(ProcessLookupError):
+                    os.kill(int((job.path / run_folder.PID).read_text()), signal.SIGTERM)
 
 
 def _state(job: Job) -> State:
@@ -97,14 +101,3 @@ def _end(job: Job) -> State | None:
         return State(CANCELLED if job.cancelled else FAILED if code else COMPLETED, "", code)
     never = run_folder.read(job.path, run_folder.EXIT) == "-\n"
     return State(CANCELLED, "DependencyNeverSatisfied") if never else None
-
-
-class Local(Scheduler):
-    """No scheduler: this machine."""
-
-    prefix = "LOCAL"
-    here = True
-
-    submit = staticmethod(submit)
-    states = staticmethod(states)
-    cancel = staticmethod(cancel)

@@ -32,9 +32,8 @@ class Pbs(Scheduler):
         *("PBS_ENVIRONMENT", "PBS_JOBCOOKIE", "PBS_MOMPORT", "PBS_NODEFILE", "PBS_NODENUM", "PBS_TASKNUM"),
     )
     own_variables = frozenset({"NCPUS"})  # it shadows a variable given by -v
-    arrays = True
+    array_directives = ("-J {}", "-r y")  # an array must be rerunnable
     needs = ("qsub", "qstat", "qdel")
-    describes = ("qstat", "pbsnodes")
 
     states = staticmethod(states)
 
@@ -100,10 +99,6 @@ class Pbs(Scheduler):
             if found := next(job.submitted_from.glob(f"*.o{escape(number)}"), None):
                 return found
         return None
-
-    def array_directives(self, indices: str) -> list[str]:
-        """Return PBS's directives of an array, which it takes only if it is rerunnable."""
-        return [f"-J {indices}", "-r y"]
 
     def array_ids(self, array: str, count: int) -> list[str]:
         """Return 107[0].gadi-pbs and so on."""

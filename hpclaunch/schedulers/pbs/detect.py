@@ -124,21 +124,16 @@ def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attr
 
 def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> dict[str, Kind]:
     """Return the hosts that serve a queue; one may be several vnodes."""
-    hosts: dict[str, list[Attributes]] = {}
+    hosts: dict[str, Kind] = {}
     for vnode, attributes in vnodes.items():
         have = _table(attributes, "resources_available")
         if _serves(attributes, have, name, queue):
-            hosts.setdefault(str(have.get("host", vnode)), []).append(have)
-    kinds = {
-        host: Kind(
-            cores=sum(_count(have.get("ncpus")) for have in shares),
-            gpus=sum(_count(have.get("ngpus")) for have in shares),
-            mem_gb=int(sum(_gigabytes(have.get("mem")) for have in shares)),
-        )
-        for host, shares in hosts.items()
-    }
+            host = str(have.get("host", vnode))
+            other = hosts.get(host, Kind(0))
+            cores, gpus = other.cores + _count(have.get("ncpus")), other.gpus + _count(have.get("ngpus"))
+            hosts[host] = Kind(cores, gpus, mem_gb=other.mem_gb + _gigabytes(have.get("mem")))
     needs_gpu = _count(_table(queue, "resources_min").get("ngpus"))
-    return {host: kind for host, kind in kinds.items() if kind.cores and (kind.gpus or not needs_gpu)}
+    return {host: kind for host, kind in hosts.items() if kind.cores and (kind.gpus or not needs_gpu)}
 
 
 def _serves(attributes: Attributes, have: Attributes, name: str, queue: Attributes) -> bool:
@@ -153,10 +148,10 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and 0 < value < 10**6 else 0
 
 
-def _gigabytes(size: Any) -> float:
-    """Return the GB of sizes like `395264000kb`, 1 GB being 2**30 bytes as in -l mem; 0 if it is none."""
+def _gigabytes(size: Any) -> int:
+    """Return whole GB of sizes like `395264000kb`, 1 GB being 2**30 bytes as in -l mem; 0 if it is none."""
     with suppress(ValueError):
-        return pbs_gb(str(size))
+        return int(pbs_gb(str(size)))
     return 0
 
 

@@ -31,11 +31,10 @@ class Slurm(Scheduler):
     )
     # lightning/fabric/plugins/environments/slurm.py
     interactive_names = frozenset({"bash", "interactive"})
-    arrays = True
+    array_directives = ("--array={}",)
     signal_directive = "--signal=USR2@90"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
     useful = ("sacct", "sacctmgr")
-    describes = ("scontrol",)
 
     states = staticmethod(states)
 
@@ -77,10 +76,6 @@ class Slurm(Scheduler):
                 return path
         return next(iter(sorted(job.submitted_from.glob(f"*[_-]{escape(job.id)}.out"))), None)
 
-    def array_directives(self, indices: str) -> list[str]:
-        """Return Slurm's directive of an array."""
-        return [f"--array={indices}"]
-
     def array_ids(self, array: str, count: int) -> list[str]:
         """Return ARRAY_INDEX for each job."""
         return [f"{array}_{index}" for index in range(count)]
@@ -113,13 +108,12 @@ class Slurm(Scheduler):
 
     def accounts(self) -> tuple[list[str], bool]:
         """Return the accounts of the user's associations; Slurm keeps them in lower case."""
-        from shutil import which
-
         from hpclaunch.schedulers.slurm.accounting import associations
 
-        if not which("sacctmgr"):
+        try:
+            return list(dict.fromkeys(row[0] for row in associations())), True
+        except SchedulerError:
             return [], False
-        return list(dict.fromkeys(row[0] for row in associations())), True
 
     def try_script(self, script: str, seconds: float) -> str:
         """Let sbatch check the script."""

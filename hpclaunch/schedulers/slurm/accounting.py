@@ -22,10 +22,10 @@ _TRES = {"node": "nodes", "cpu": "cpus", "gres/gpu": "gpus"}
 
 
 class Accounting(Struct, frozen=True):
-    """What the accounting says: limits by QoS, those that others make room for, the user's QoS and accounts."""
+    """What the accounting says: limits by QoS, those that others preempt, the user's QoS and accounts."""
 
     qos: dict[str, Limits] = {}
-    preempting: dict[str, str] = {}
+    preempted: set[str] = set()
     mine: list[str] = []
     default: str = ""
     accounts: Value = Value([])
@@ -48,7 +48,7 @@ class Accounting(Struct, frozen=True):
         qos = {name: _limits(wall, tres) for name, wall, tres, _ in every if WORD.match(name)}
         return cls(
             qos=qos,
-            preempting={victim: name for name, *_, victims in every for victim in victims.split(",")},
+            preempted={victim for row in every for victim in row[3].split(",")},
             mine=[name for name in listed_qos.split(",") if name in qos],
             # The QoS of a job that names none: the association's, else its only one, else Slurm's `normal`.
             default=default or (listed_qos if "," not in listed_qos else "normal"),
@@ -81,9 +81,9 @@ class Accounting(Struct, frozen=True):
         found = {"name": name, "max_walltime": clock(YEAR), **keys}
         if name == self.default:
             return Value(found | {"default": True}, "your default")
-        if room := self.preempting.get(name):
-            return Value(found | {"automatic": False}, f"makes room for {room}")
-        return Value(found if "max_walltime" in keys else found | {"automatic": False}, f"sacctmgr show qos {name}")
+        if name in self.preempted or "max_walltime" not in keys:
+            found["automatic"] = False
+        return Value(found, f"sacctmgr show qos {name}")
 
 
 def associations() -> list[list[str]]:

@@ -28,23 +28,17 @@ def ask() -> Machine:
     if not rows:
         raise SchedulerError("scontrol show partition names no partition; may you ask Slurm from this host?")
     accounting = Accounting.ask()
-    partitions: dict[str, Part | str] = {}
-    little = []
-    for name, row in rows.items():
-        mine = [(node, kind) for node, kind in nodes if name in node.get("Partitions", "").split(",")]
-        partitions[name] = why = _unusable(name, row, accounting) or ("" if mine else "no nodes")
-        if not why:
-            partitions[name] = part = _part(name, row, mine, accounting)
-            little += [name] if _gives_little(row, part, mine[0][1].threads) else []
-    used = [row for name, row in rows.items() if isinstance(partitions[name], Part)]
+    partitions = {name: _part(name, row, nodes, accounting) for name, row in rows.items()}
+    parts = {name: part for name, part in partitions.items() if isinstance(part, Part)}
+    threads = max((kind.threads for _, kind in nodes), default=1)
     values = {}
-    if said.get("SelectType") == "select/linear" or all(row.get("OverSubscribe") == "EXCLUSIVE" for row in used):
-        values["multi_node"] = Value("exclusive", "scontrol show config, partition: SelectType, OverSubscribe")
-    if any(kind.threads > 1 for _, kind in nodes):
+    if all(rows[name].get("OverSubscribe") == "EXCLUSIVE" for name in parts):
+        values["multi_node"] = Value("exclusive", "scontrol show partition: OverSubscribe=EXCLUSIVE everywhere")
+    if threads > 1:
         values["directives"] = Value(["--hint=nomultithread"], "Slurm counts hyperthreads as cpus, this profile cores")
-    if little:
-        why = f"jobs that request none get less than a node's in {', '.join(little)} (DefMemPerCPU, DefMemPerNode)"
-        values["ask_memory"] = Value(True, why)
+    if little := [name for name, part in parts.items() if _gives_little(rows[name], part, threads)]:
+        source = f"jobs that request none get less than a node's in {', '.join(little)} (DefMemPerCPU, DefMemPerNode)"
+        values["ask_memory"] = Value(True, source)
     default = next((name for name, row in rows.items() if row.get("Default") == "YES"), "")
     return Machine(
         scheduler="slurm",
@@ -92,19 +86,16 @@ def _gpus(gres: str) -> tuple[int, str]:
     return count, ", ".join(dict.fromkeys(models))
 
 
-def _unusable(name: str, row: Row, accounting: Accounting) -> str:
-    """Return why a partition is of no use to this user, or ""."""
+def _part(name: str, row: Row, every: Sequence[tuple[Row, Kind]], accounting: Accounting) -> Part | str:
+    """Draft a partition, or return why it is of no use to this user."""
+    nodes = [(node, kind) for node, kind in every if name in node.get("Partitions", "").split(",")]
     mine, allowed = {account.lower() for account in accounting.accounts.value}, listed(row.get("AllowAccounts", ""))
-    reasons = {
-        "a profile's names have no such characters": not WORD.match(name),
-        f"State={row.get('State')}": row.get("State", "UP") != "UP",
-        f"not for your accounts, AllowAccounts={row.get('AllowAccounts')}": mine and allowed and not mine & allowed,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-def _part(name: str, row: Row, nodes: Sequence[tuple[Row, Kind]], accounting: Accounting) -> Part:
-    """Draft a partition."""
+    if not WORD.match(name):
+        return "a profile's names have no such characters"
+    if mine and allowed and not mine & allowed:
+        return f"not for your accounts, AllowAccounts={row['AllowAccounts']}"
+    if row.get("State", "UP") != "UP" or not nodes:
+        return f"State={row['State']}" if nodes else "no nodes"
     kind, notes = commonest({node["NodeName"]: kind for node, kind in nodes})
     values = kind.values("scontrol show node")
     said = f"scontrol show partition {name}"
