@@ -45,9 +45,8 @@ def download(plan: Plan) -> Iterator[Found]:
         return
     found = {_fetched(request.command): ""}
     for text in [*request.command[1:], *request.setup]:
-        address = None if plan.script else re.search(_ADDRESS, text)
         fetched = [*downloads(text)] if " " in text else []
-        for what in fetched or ([address[0]] if address else []):
+        for what in fetched or ([] if plan.script else re.findall(_ADDRESS, text)[:1]):
             found.setdefault(what, text)
     variables = [f"{name}={value}" for name, value in request.env.items()]
     for line in [*variables, *request.setup]:

@@ -89,14 +89,13 @@ def walltime(plan: Plan) -> Iterator[Found]:
 
 def _span(plan: Plan, number: int) -> str:
     """Return the sizes for which a tier counts, or nothing if it counts for all."""
-    tiers, step = plan.partition.walltime, 1
-    if plan.site.multi_node == "whole":
-        step = plan.partition.cores_per_node or 1
+    tiers = plan.partition.walltime
+    step = (plan.partition.cores_per_node or 1) if plan.site.multi_node == "whole" else 1
     before = tiers[number - 1].max_cores if number else None
-    least = (before // step + 1) * step if before else None
     most = tiers[number].max_cores or plan.partition.max_cores
-    if least is None:
+    if not before:
         return f" for up to {most} cores" if most and len(tiers) > 1 else ""
+    least = (before // step + 1) * step
     return f" for {least}-{most} cores" if most and most != least else f" for {least} cores"
 
 

@@ -21,7 +21,7 @@ from hpclaunch.walltime import clock
 _SEEN = "OpenPBS 23.06, seen"
 _LETTERS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"  # of qsub(1B); a colon behind those with a value
 _OTHERS = {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}
-_TAKEN = words("N P q v V I X l.walltime l.ncpus l.ngpus l.mem l.jobfs l.storage l.wd l.place")
+_TAKEN = words("N P q v V I X l.walltime l.ncpus l.ngpus l.mem l.jobfs l.storage l.wd l.place l.select l.nodes")
 
 WORDS = {"walltime": "-l walltime={}", "account": "-P {}", "partition": "-q {}"}
 TOGETHER = True
@@ -76,10 +76,7 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
             text += "NAME=VALUE"
         directives.say(option.line, text, warns=True, edits=edits)
     asked.time(directives.first("l.walltime"), pbs_seconds)
-    if chunks := directives.first("l.select") or directives.first("l.nodes"):
-        _chunks(asked, chunks)
-    else:
-        _totals(asked)
+    _sizes(asked)
     for option in directives.options:
         if option.name not in _TAKEN:
             asked.carry(option, option.directive if option.name.startswith("l.") else quoted(option, " "))
@@ -102,55 +99,45 @@ def _gb(text: str) -> float:
     return pbs_gb(text)
 
 
-def _memory(asked: Asked) -> None:
-    """Divide mem and jobfs, totals of the job, by its nodes."""
-    for name, key in (("l.mem", "mem_gb"), ("l.jobfs", "jobfs_gb")):
-        if option := asked.directives.first(name):
-            asked.lines[key] = option.line
-            if size := asked.directives.value(option, _gb):
-                asked.set(key, whole_gb(size / asked.nodes), option)
-
-
-def _totals(asked: Asked) -> None:
+def _sizes(asked: Asked) -> None:
+    """Take `ncpus=96,ngpus=8`, or `select=2:ncpus=48:ngpus=4+1:ncpus=1`, or Torque's `nodes=2:ppn=48`."""
     given, cores = asked.directives, asked.partition.cores_per_node
     of_cpus, of_gpus = given.first("l.ncpus"), given.first("l.ngpus")
-    cpus = given.value(of_cpus, count) or 1
-    asked.nodes = max(math.ceil(cpus / cores), 1) if cores else 1
-    asked.gpus = (given.value(of_gpus, lambda text: count(text, 0)) or 0) // asked.nodes
-    asked.cpus, asked.total = math.ceil(cpus / asked.nodes), cpus
-    if size := of_cpus or of_gpus:
-        asked.size_line = size.line
-        own = {"nodes": of_cpus, "cpus_per_task": of_cpus, "gpus_per_node": of_gpus}
-        asked.lines |= {key: (option or size).line for key, option in own.items()}
-    _memory(asked)
-
-
-def _chunks(asked: Asked, option: Option) -> None:
-    """Take `select=2:ncpus=48:ngpus=4+1:ncpus=1` or Torque's `nodes=2:ppn=48`."""
-    given, cores = asked.directives, asked.partition.cores_per_node
-    asked.carry(option, option.directive)
-    known = given.value(option, _read_chunks)
-    if not known:
-        return
-    if len(known) > 1:
-        asked.left.append((option.line, option.directive, "chunks of several kinds"))
-    total, pairs = sum(number for number, _ in known), known[0][1]
+    number, pairs = 1, dict[str, str]()
+    if option := given.first("l.select") or given.first("l.nodes"):
+        asked.carry(option, option.directive)
+        known = given.value(option, _read_chunks) or []
+        if len(known) > 1:
+            asked.left.append((option.line, option.directive, "chunks of several kinds"))
+        for other in filter(None, (of_cpus, of_gpus)):
+            text = f"{other.directive} beside {option.directive}: PBS takes chunks or totals, not both"
+            given.say(other.line, text)
+        if not known:
+            return
+        number, pairs, of_cpus, of_gpus = sum(chunk[0] for chunk in known), known[0][1], option, option
 
     def size(*names: str) -> int:
-        return next((int(pairs[name]) for name in names if name in pairs), 0)
+        return number * next((int(pairs[name]) for name in names if name in pairs), 0)
 
-    cpus, ranks = size("ncpus", "ppn") or 1, size("mpiprocs", "ppn") or 1
-    asked.nodes = max(math.ceil(total * cpus / cores), 1) if cores else total
-    asked.cpus, asked.gpus = math.ceil(total * cpus / asked.nodes), total * size("ngpus", "gpus") // asked.nodes
-    asked.starts = max(total * ranks // asked.nodes, 1)
-    asked.size_line, asked.total = option.line, total * cpus
-    asked.lines |= dict.fromkeys(("nodes", "cpus_per_task", "gpus_per_node"), option.line)
-    if mem := given.value(Option(option.line, "mem", pairs["mem"], "mem") if "mem" in pairs else None, pbs_gb):
-        asked.set("mem_gb", whole_gb(mem * total / asked.nodes), option)
-    else:
-        _memory(asked)
-    for other in given.all("l.ncpus", "l.ngpus"):
-        given.say(other.line, f"{other.directive} beside {option.directive}: PBS takes chunks or totals, not both")
+    cpus = size("ncpus", "ppn") if pairs else given.value(of_cpus, count)
+    gpus = size("ngpus", "gpus") if pairs else given.value(of_gpus, lambda text: count(text, 0))
+    asked.total = cpus = cpus or number
+    asked.nodes = max(math.ceil(cpus / cores), 1) if cores else number
+    asked.cpus, asked.gpus = math.ceil(cpus / asked.nodes), (gpus or 0) // asked.nodes
+    asked.starts = max(size("mpiprocs", "ppn") // asked.nodes or number // asked.nodes, 1)
+    if first := of_cpus or of_gpus:
+        asked.size_line = first.line
+        own = {"nodes": of_cpus, "cpus_per_task": of_cpus, "gpus_per_node": of_gpus}
+        asked.lines |= {key: (one or first).line for key, one in own.items()}
+    # mem and jobfs are totals of the job, mem in a chunk is the chunk's.
+    for name, key in (("l.mem", "mem_gb"), ("l.jobfs", "jobfs_gb")):
+        chunk = (
+            Option(option.line, "mem", pairs["mem"], "mem") if option and name == "l.mem" and "mem" in pairs else None
+        )
+        if of_size := chunk or given.first(name):
+            asked.lines[key] = of_size.line
+            if gb := given.value(of_size, pbs_gb if chunk else _gb):
+                asked.set(key, whole_gb(gb * (number if chunk else 1) / asked.nodes), of_size)
 
 
 def _read_chunks(text: str) -> list[tuple[int, dict[str, str]]]:
