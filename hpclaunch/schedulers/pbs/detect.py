@@ -140,8 +140,9 @@ def _serves(attributes: Attributes, have: Attributes, name: str, queue: Attribut
     """Tell whether a vnode runs jobs of a queue: by its `queue`, else by what the queue's chunks ask for by default."""
     if "queue" in attributes or queue.get("hasnodes") == "True":
         return bool(attributes.get("queue") == name)
-    wanted = {key: value for key, value in _table(queue, "default_chunk").items() if key not in _AMOUNTS}
-    return all(str(value) in str(have.get(key, "False")).split(",") for key, value in wanted.items())
+    chunk = _table(queue, "default_chunk")
+    wanted = {key: value for key, value in chunk.items() if isinstance(value, str) and key not in _AMOUNTS}
+    return all(value in str(have.get(key, "False")).split(",") for key, value in wanted.items())
 
 
 def _count(value: Any) -> int:
