@@ -2,7 +2,7 @@
 
     hpclaunch run --nodes 2 --tasks-per-node 2 --workload allreduce      two emulated nodes on this machine
     hpclaunch submit --site gadi --nodes 2 --workload allreduce          a job
-    hpclaunch submit --site gadi --nodes 2 -- python allreduce.py --max-bytes 1G
+    hpclaunch submit --site gadi --nodes 2 -- python allreduce.py --max-bytes 1G --json result.json
     torchrun --nproc-per-node 4 allreduce.py                             by hand
 
 The time of one all-reduce is the mean over the ranks of what each measures around it, as in nccl-tests; the latency
@@ -16,6 +16,7 @@ longest median. That shows a slow processor, GPU or memory; a slow link shows on
 """
 
 import argparse
+import json
 import os
 import re
 import socket
@@ -24,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 try:
@@ -99,8 +101,15 @@ def find_slowest(device: torch.device, size: int) -> tuple[str, int]:
 
 
 def measure(device: torch.device, size: int) -> tuple[int, float]:
-    """Return how often an all-reduce of `size` bytes was timed, and its seconds, the same on all ranks."""
-    buffer = torch.zeros(size // 4, device=device)
+    """Return how often an all-reduce of `size` bytes was timed, and its seconds, the same on all ranks.
+
+    Raises ArithmeticError if a sum is wrong.
+    """
+    buffer = torch.ones(size // 4, device=device)
+    dist.all_reduce(buffer)
+    if not bool((buffer == dist.get_world_size()).all()):
+        raise ArithmeticError(f"all-reduce of {show_bytes(size)}: the sum of {dist.get_world_size()} ones is wrong")
+    buffer.zero_()
 
     def means(repeats: int) -> list[float]:
         times = torch.tensor(
@@ -129,14 +138,19 @@ def run(args: argparse.Namespace) -> None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     say(f"all-reduce of float32 by {dist.get_backend()}: {where}, {name}, torch {torch.__version__}")
     say(f"{'size':>8}  {'repeats':>7}  {'latency us':>11}  {'algbw GB/s':>10}  {'busbw GB/s':>10}")
-    size = 1024
+    size, rows = 1024, []
     while size <= args.max_bytes:
         repeats, latency = measure(device, size)
         algbw = size / latency / 1e9
         busbw = algbw * 2 * (ranks - 1) / ranks
         say(f"{show_bytes(size):>8}  {repeats:>7}  {latency * 1e6:>11.1f}  {algbw:>10.3f}  {busbw:>10.3f}")
+        row = {"bytes": size, "repeats": repeats, "latency_us": latency * 1e6}
+        rows.append(row | {"algbw_gb_per_s": algbw, "busbw_gb_per_s": busbw})
         size *= 4
     say(slowest)
+    if args.json and dist.get_rank() == 0:
+        result = {"world_size": ranks, "backend": dist.get_backend(), "device": name, "slowest": slowest, "sizes": rows}
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
     dist.all_reduce(torch.zeros(1, device=device))  # the first to leave would have the launcher end the others
     dist.destroy_process_group()
 
@@ -150,6 +164,7 @@ def main() -> None:
         "--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="from 1 KB to this size (%(default)s)"
     )
     parser.add_argument("--seconds", type=float, default=120, help="how long to wait for other ranks (%(default)g)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to FILE too")
     args = parser.parse_args()
     code = 0
     try:

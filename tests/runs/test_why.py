@@ -390,7 +390,10 @@ def test_the_command_reads_the_profile_of_the_run(run, work, cli, monkeypatch):
     ("text", "mistake"),
     [
         ("  hints: {'a(': b}", "mine.yaml:3: messages.hints.a(: no regular expression"),
-        ("  refusals: {'(a*)*': {option: --qos, key: qos}}", "mine.yaml:3: messages.refusals.(a*)*: a repeat of a group"),
+        (
+            "  refusals: {'(a*)*': {option: --qos, key: qos}}",
+            "mine.yaml:3: messages.refusals.(a*)*: a repeat of a group",
+        ),
         ("  hint: {a: b}", "mine.yaml:3: messages.hint: unknown key (did you mean hints?)"),
         ("  exit_codes: {seven: b}", "mine.yaml:3: messages.exit_codes.seven: expected `int`"),
         ("  waits:\n    a:\n      - b", "mine.yaml:4: messages.waits.a: expected `str`, got `array`"),

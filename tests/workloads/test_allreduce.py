@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -38,10 +39,14 @@ def launch(*words: object, code: int = 0) -> str:
 def test_bandwidths_are_those_of_nccl_tests(work, nodes, tasks):
     """For 1 and 4 ranks each size has a latency, algbw = bytes / latency and busbw = algbw * 2 (n - 1) / n."""
     world_size = nodes * tasks
-    command = (sys.executable, SCRIPT, "--max-bytes", "16M")
+    command = (sys.executable, SCRIPT, "--max-bytes", "16M", "--json", "result.json")
     output = launch("--nodes", nodes, "--tasks-per-node", tasks, "--", *command)
     assert f"[0] all-reduce of float32 by gloo: world size {world_size} on 1 host, cpu, torch " in output
     rows = re.findall(r"^\[0\] +(\d+) ([KM])B +\d+ +(\d+\.\d) +(\d+\.\d{3}) +(\d+\.\d{3})$", output, re.MULTILINE)
+    result = json.loads((work / "result.json").read_text())
+    assert [row["busbw_gb_per_s"] for row in result["sizes"]] == pytest.approx(
+        [float(row[-1]) for row in rows], abs=6e-4
+    )
     sizes = [int(count) * {"K": 1024, "M": 1024**2}[unit] for count, unit, *_ in rows]
     assert sizes == [1024 * 4**power for power in range(8)]
     for size, (*_, latency, algbw, busbw) in zip(sizes, rows, strict=True):
