@@ -1,7 +1,5 @@
 """The command that checks a job and makes nothing."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`hpclaunch check --script`: a script that somebody else wrote, checked by line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

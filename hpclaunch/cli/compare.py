@@ -1,7 +1,5 @@
 """The command that compares places."""
 
-from __future__ import annotations
-
 import difflib
 import shutil
 import textwrap

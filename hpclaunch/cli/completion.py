@@ -1,7 +1,5 @@
 """The command completion."""
 
-from __future__ import annotations
-
 import click
 
 

@@ -1,7 +1,5 @@
 """The command that looks for what would keep a job from running."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`render --explain`: how each option came in, and the table of lines and their origins."""
 
-from __future__ import annotations
-
 import textwrap
 
 import click

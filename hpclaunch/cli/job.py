@@ -1,7 +1,5 @@
 """The commands render, run and launch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

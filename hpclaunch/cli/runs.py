@@ -1,7 +1,5 @@
 """The commands about submitted jobs: status, jobs, logs, wait, cancel, why."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import suppress

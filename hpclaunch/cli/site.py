@@ -1,7 +1,5 @@
 """The commands site list, show, check, new and schema."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

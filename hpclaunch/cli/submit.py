@@ -1,7 +1,5 @@
 """The command submit, with the price before: what remains of the allocation, and the confirmation above a limit."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

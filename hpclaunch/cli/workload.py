@@ -1,7 +1,5 @@
 """The commands workload list and workload copy."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

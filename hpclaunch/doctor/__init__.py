@@ -3,8 +3,6 @@
 A probe is a function from a patient to results; it knows no other probe, and cannot stop one.
 """
 
-from __future__ import annotations
-
 from threading import Thread
 
 from hpclaunch.doctor import environment, folders, scheduler

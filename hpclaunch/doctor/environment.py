@@ -3,8 +3,6 @@
 The lines are those of the job script itself, run here, on the login node.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

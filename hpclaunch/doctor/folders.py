@@ -1,7 +1,5 @@
 """Whether the run folder and our own can be written, other nodes see the run folder, and there is room."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

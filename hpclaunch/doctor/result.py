@@ -1,7 +1,5 @@
 """What a probe of the doctor is given, and what it yields."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal

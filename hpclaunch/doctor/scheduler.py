@@ -1,7 +1,5 @@
 """Whether the scheduler is within reach, knows the account and the partition, and would take the job."""
 
-from __future__ import annotations
-
 import grp
 import re
 import shutil

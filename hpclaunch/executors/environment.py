@@ -3,8 +3,6 @@
 submitit imports this module in its own jobs too, through the entry point `job_environment`: it must stay light.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A submitit job that lives in a run folder, and what asks for its state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

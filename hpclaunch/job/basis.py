@@ -1,7 +1,5 @@
 """What a value of a plan was made from: recorded as the plan is made, printed by `render --explain`."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

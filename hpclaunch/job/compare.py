@@ -1,7 +1,5 @@
 """The same request at several places: the job that it would be there, its price, and why it is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

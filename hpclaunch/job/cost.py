@@ -1,7 +1,5 @@
 """What a job costs at most: the site's charge for the whole walltime, and its formula."""
 
-from __future__ import annotations
-
 import math
 
 from msgspec import Struct

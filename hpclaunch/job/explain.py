@@ -1,7 +1,5 @@
 """Where each line of a job script comes from: the template's line, and the basis of each value in it."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """From a plan to the job script. Templates print values and compute none."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """From a request to a plan: every value that the request leaves open, and what each was made from."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

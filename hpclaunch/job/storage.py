@@ -1,7 +1,5 @@
 """The file systems that a job must name, found in the paths that it uses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

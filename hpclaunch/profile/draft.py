@@ -1,7 +1,5 @@
 """A first site profile, from what the machine's scheduler says: each value with its source, for the user to finish."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterator, Mapping

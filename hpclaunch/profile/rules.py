@@ -1,7 +1,5 @@
 """Rules between the keys of a profile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

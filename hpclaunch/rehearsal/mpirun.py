@@ -1,7 +1,5 @@
 """A stand-in for mpirun on several nodes: this machine's own, with all ranks on this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

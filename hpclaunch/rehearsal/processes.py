@@ -1,7 +1,5 @@
 """The programs of a rehearsal, first on PATH, and its processes, found by a mark in their environment."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """The allocation at hand: the nodes that an interactive job or a job script already has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count

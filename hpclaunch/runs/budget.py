@@ -1,7 +1,5 @@
 """What remains of an account's allocation, as the site's own command prints it: read tolerantly, never required."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Run a job script on this machine: its run folder, and bash in place of this process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

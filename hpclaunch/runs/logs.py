@@ -4,8 +4,6 @@ Files are opened by path, again and again, and read in small pieces: a network f
 may go stale, and a log may be larger than the memory of a login node.
 """
 
-from __future__ import annotations
-
 import errno
 import heapq
 import os

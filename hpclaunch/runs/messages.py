@@ -1,7 +1,5 @@
 """What the words of schedulers, exit codes and error messages mean: the site's messages, then the shipped ones."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ each other lose nothing and a killed one leaves nothing half written. The run fo
 still counts when the folder was moved.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -3,8 +3,6 @@
 Signs of an end are the exit code in the run folder, and the job's output, which PBS delivers at its end.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable

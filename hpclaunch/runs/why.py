@@ -1,7 +1,5 @@
 """Why a job waits or failed, in sentences: from what the scheduler says and what the run folder records."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

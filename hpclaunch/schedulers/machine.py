@@ -1,7 +1,5 @@
 """A machine as its scheduler describes it, value by value with their sources; who the user is on it."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Values of directives as the schedulers read them."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The `hpclaunch render` command that asks for a script's job, on its own site or on another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hpclaunch.errors import RequestError

@@ -1,7 +1,5 @@
 """The checks of scripts only: what a request cannot hold. The others are those of a request, hpclaunch.job.checks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

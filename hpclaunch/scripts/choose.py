@@ -1,7 +1,5 @@
 """Which site a script is for, where nobody says."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from hpclaunch.errors import HpclaunchError

@@ -1,7 +1,5 @@
 """What is wrong with the commands of a script."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise

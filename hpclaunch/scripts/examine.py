@@ -1,7 +1,5 @@
 """A script against a site: read into a request, checked like one, its diagnostics placed at its lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fix what is certain in a script's directives, and leave every other byte."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """What a script starts: its programs, taken out of srun, mpirun, pbsdsh, torchrun, bash -c and the like."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

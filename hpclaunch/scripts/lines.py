@@ -1,7 +1,5 @@
 """A script's lines: which of them are other files', and what bash itself says of them."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A script of the user's own that is submitted as it is: its text, its plan and its name, from its own directives."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

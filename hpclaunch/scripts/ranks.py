@@ -1,7 +1,5 @@
 """From directives and launch to a request: launcher, ranks on a node, cores for each."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of launchers, and the programs that a job is never for, as data."""
 
-from __future__ import annotations
-
 from hpclaunch.job.directives.read import words
 from hpclaunch.job.directives.sbatch import SLURM_TAKES
 

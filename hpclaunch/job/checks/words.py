@@ -1,7 +1,5 @@
 """Accounts, job names, variables and directives: words that a site or a scheduler mistakes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

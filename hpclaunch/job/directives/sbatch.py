@@ -1,7 +1,5 @@
 """The options of sbatch, as data."""
 
-from __future__ import annotations
-
 import re
 
 # sbatch's long options; behind a blank the short one. `=` takes a value, `?` may have one (only as --option=VALUE).

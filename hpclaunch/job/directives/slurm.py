@@ -1,7 +1,5 @@
 """The directives of Slurm: what sbatch reads in them, what they ask for, and how a plan is asked for."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 A job that runs has a folder named after its id, its room, for what exists only while it runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -4,8 +4,6 @@ OpenPBS 23.06, seen: what the script exports does not arrive, stdin is empty, th
 to the job's output rather than to pbsdsh's, and an argument ends at its first newline.
 """
 
-from __future__ import annotations
-
 import getopt
 import json
 import os

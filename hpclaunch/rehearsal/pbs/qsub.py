@@ -1,7 +1,5 @@
 """qsub as a rehearsal needs it: a job that is submitted waits in a folder until those before it have ended."""
 
-from __future__ import annotations
-
 import getopt
 import json
 import os

@@ -1,7 +1,5 @@
 """A stand-in for scontrol: `show hostnames LIST`, and `requeue ID`, which the rehearsal notices and carries out."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

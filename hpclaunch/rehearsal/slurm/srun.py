@@ -4,8 +4,6 @@ As Slurm 22.05: a task does not get --cpus-per-task of the job but that of srun;
 ended when one fails; the exit code is the highest of the tasks'.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """The machine at hand in place of a scheduler: a process for each run, its exit code in a file."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

@@ -3,8 +3,6 @@
 https://github.com/openpbs/openpbs/tree/master/doc/man1: qstat, and man8: pbsnodes, pbs_queue_attributes (man7).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@
 while these lines are the same in all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

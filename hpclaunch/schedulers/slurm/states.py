@@ -1,7 +1,5 @@
 """The states of Slurm jobs, from sacct and squeue."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 
