@@ -64,7 +64,7 @@ def test_no_list_and_no_report_has_a_secret(cli, words):
     assert result.exit_code == 0
     assert SECRET not in result.output
     refused = cli(*words, "--site", "gadi", "-A", "ab12", "--env", f"DB_PASSWORD=<{SECRET}>", "--", "true")
-    assert "--env DB_PASSWORD (hidden): a part of it is left from an example" in " ".join(refused.output.split())
+    assert "--env DB_PASSWORD '(hidden)': a part of it is left from an example" in " ".join(refused.output.split())
     assert SECRET not in refused.output
 
 
