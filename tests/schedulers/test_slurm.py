@@ -316,7 +316,7 @@ def test_a_script_of_ones_own_is_checked_and_submitted(work):
     assert state(job)["word"] == "FAILED"
     (work / "late.sh").write_text("#!/bin/bash\ncd /tmp\n#SBATCH --time=1\n")
     process = start("submit", "--script", "late.sh")
-    assert "late.sh:3: a directive that is ignored: it stands after" in process.communicate(timeout=60)[1]
+    assert "late.sh:3: a directive is ignored after the first command" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
     (work / "broken.sh").write_text("#!/bin/bash\nif\n")
     process = start("submit", "--script", "broken.sh")

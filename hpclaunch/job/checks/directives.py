@@ -70,8 +70,10 @@ def repeated(plan: Plan) -> Iterator[Found]:
     for option in given.options:
         key, value, _ = planned.get(option.name, ("", "", ""))
         said = own.same(option)
-        feature = option.name == "constraint" and not site.find_partition(said)
-        known = feature or any(one.fits(option.directive) for one in site.refused_directives)
+        partition = site.find_partition(said)
+        feature = option.name == "constraint" and not partition
+        alias = key == "partition" and partition and partition[0] == plan.partition_name
+        known = feature or alias or any(one.fits(option.directive) for one in site.refused_directives)
         if key and said != value and not known:
             use = f"--{key.replace('_', '-')}"
             if option.name == "gres" and "gpu" not in option.value:
