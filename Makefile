@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Two or more at a time; ARGS='-n 0 -x tests/job' for one process and one folder.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2)
+# Four at a time, as many wait; ARGS='-n 0 -x tests/job' for one process and one folder.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),4)
 
 .PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 

@@ -38,5 +38,7 @@ def test_readme_tells_what_happens(block, work):
             text=True,
             check=False,
         )
-        same = doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS)
+        # bash 5.2 warns now and then, on a busy machine, of a process that has ended already.
+        printed = re.sub(r"^.*: wait_for: No record of process \d+\n", "", run.stdout, flags=re.MULTILINE)
+        same = doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
         assert same, f"$ {command}\n{run.stdout}\nbut the README says\n{expected}"
