@@ -28,7 +28,7 @@ import click
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = Path(__file__).with_name("peers.txt")
-BARE, OURS, LIGHTEST, MOST = "bare imports", "hpclaunch", "simple-slurm", 1.35
+BARE, OURS, LIGHTEST, MOST = "bare imports", "hpclaunch", "simple-slurm", 1.25
 
 # Each peer's shortest way to a script's text: 2 nodes, 4 tasks on each with 12 cores and a GPU, 1 hour (dask-jobqueue:
 # one node). Where the usual call starts a scheduler or submits, what it calls for the text is called instead.

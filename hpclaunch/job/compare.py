@@ -28,6 +28,7 @@ _ROWS = {
     "QoS": "qos",
     "price": "price",
     "because": "cost",
+    "per GPU-hour": "cost_per_gpu_hour",
     "waiting": "waiting",
     "options": "options",
     "refused": "refusals",
@@ -82,7 +83,7 @@ def compared(profile: Profile, request: Request, gpus: int | None = None) -> tup
         asked = Request(
             site=request.site, partition=partition, nodes=request.nodes, gpus_per_node=request.gpus_per_node
         )
-        limit = longest(plan)
+        limit, hours = longest(plan), plan.gpus * plan.max_attempts * plan.seconds / 3600
         facts |= {name: getattr(plan, name) for name in ("nodes", "gpus", "cpus", "walltime")}
         facts |= {
             "fits": not refusals,
@@ -96,6 +97,7 @@ def compared(profile: Profile, request: Request, gpus: int | None = None) -> tup
             "free": plan.partition.free,
             "price": plan.price or "not known",
             "cost": to_builtins(plan.cost),
+            "cost_per_gpu_hour": round(plan.cost.amount / hours, 2) if plan.cost and hours else None,
             "waiting": site.waiting,
         }
     # A missing account is the same everywhere.
@@ -150,6 +152,8 @@ def _cell(one: dict[str, Any], key: str) -> list[str]:
         return value or []
     if key == "cost":
         value = value["formula"]
+    elif key == "cost_per_gpu_hour":
+        value = f"{value:,.12g} {one['cost']['unit']}"
     elif key == "mem_gb":
         value = f"{value} GB"
     elif key == "gpus" and one["gpu"]:

@@ -56,7 +56,7 @@ def test_without_n_it_starts_one_task_a_line(run):
 
 def test_nothing_that_is_exported_arrives(run, tmp_path):
     """A task has PBS's bare PATH, $HOME as its folder, the variables of qsub -v, and on the first node no nodefile."""
-    text = run(f"pbsdsh -n 0 {ENV}\npbsdsh -n 48 {ENV}\nsleep 0.3", "-v", "LISTED=yes", "-l", "wd")
+    text = run(f"pbsdsh -n 0 {ENV}\nsleep 1\npbsdsh -n 48 {ENV}\nsleep 1", "-v", "LISTED=yes", "-l", "wd")
     first, second = (json.loads(line) for line in text.splitlines())
     for found in (first, second):
         assert not {"EXPORTED", "USER", "LOGNAME", "SHELL"} & set(found)
