@@ -28,7 +28,7 @@ _ROWS = {
     "QoS": "qos",
     "price": "price",
     "because": "cost",
-    "per GPU-hour": "cost_per_gpu_hour",
+    "GPU-hour": "cost_per_gpu_hour",
     "waiting": "waiting",
     "options": "options",
     "refused": "refusals",
