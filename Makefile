@@ -19,7 +19,7 @@ demo: $(READY) ## train the bundled MNIST network on two emulated nodes, two ran
 	$(BIN)/hpclaunch run --nodes 2 --tasks-per-node 2
 
 check: lint ## lint, and the tests that take no time: the inner loop
-	$(PYTEST) -q -m 'not (slow or slurm or train)' --ignore tests/workloads $(ARGS)
+	$(PYTEST) -q -m 'not (slow or slurm or train or job)' --ignore tests/workloads $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) -m 'not slow' $(ARGS)

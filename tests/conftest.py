@@ -113,15 +113,19 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of a real Slurm carry its mark; those in workloads/ import torch."""
+    """Tests of a real Slurm carry its mark; those in workloads/ import torch; others run jobs."""
     for item in items:
         if "slurm_cluster" in item.fixturenames:
             assert scope_of(item.nodeid) == CLUSTER_SCOPE, f"{item.nodeid}: let it or its file begin with test_slurm"
             item.add_marker(pytest.mark.slurm)
         if "workloads" in item.path.parts:
             item.add_marker(pytest.mark.train)
+        if JOBS_RUN & {*item.fixturenames} or item.path.stem in JOBS_RUN:
+            item.add_marker(pytest.mark.job)
 
 
+# Fixtures and files of tests that run jobs, each a second or more.
+JOBS_RUN = {"standin", "pbs", "qsub", "test_run", "test_runs", "test_made_up", "test_rehearsal", "test_packaging"}
 CLUSTER_SCOPE = "slurm"
 
 
