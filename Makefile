@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Four at a time, as many wait; ARGS='-n 0 -x tests/job' for one process and one folder.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),4)
+# Four at a time, as many wait, two where many train; ARGS='-n 0 -x tests/job' for one process and one folder.
+PYTEST := $(BIN)/python -m pytest --numprocesses
 
 .PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 
@@ -19,13 +19,13 @@ demo: $(READY) ## train the bundled MNIST network on two emulated nodes, two ran
 	$(BIN)/hpclaunch run --nodes 2 --tasks-per-node 2
 
 check: lint ## lint, and the tests that take no time: the inner loop
-	$(PYTEST) -q -m 'not (slow or slurm or train or job)' --ignore tests/workloads $(ARGS)
+	$(PYTEST) $(or $(JOBS),4) -q -m 'not (slow or slurm or train or job)' --ignore tests/workloads $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) $(or $(JOBS),4) -m 'not slow' $(ARGS)
 
 test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
-	$(PYTEST) --hypothesis-profile many $(ARGS)
+	$(PYTEST) $(or $(JOBS),2) --hypothesis-profile many $(ARGS)
 
 lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check
