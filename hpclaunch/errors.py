@@ -1,5 +1,7 @@
 """Expected errors, which users can fix, and the words of their messages; any other exception is a bug."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 

@@ -1,5 +1,7 @@
 """Where site profiles, templates and the config file are looked for, and how such files are named to people."""
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Walltimes: what people type, seconds, and the HH:MM:SS that every scheduler reads alike."""
 
+from __future__ import annotations
+
 import re
 
 _CLOCK = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)

@@ -4,6 +4,8 @@ Three things keep the wait on a login node short (benchmarks/startup.py measures
 called, the garbage collector starts late, and the interpreter is not taken apart at the end.
 """
 
+from __future__ import annotations
+
 import gc
 
 gc.set_threshold(100_000)  # the imports below make no garbage: without it a render takes 5 % longer

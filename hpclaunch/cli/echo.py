@@ -1,5 +1,7 @@
 """Print text of jobs, schedulers and files: safe on a terminal, unchanged into a pipe; tables, JSON, and messages."""
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """The commands render, run and launch."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The options that make a request: the same for every command that plans a job."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any

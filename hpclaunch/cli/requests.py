@@ -3,6 +3,8 @@
 Profiles and templates that are not shipped with hpclaunch are named on stderr.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -14,12 +14,7 @@ from submitit.helpers import TorchDistributedEnvironment
 class HpclaunchJobEnvironment(JobEnvironment):
     """The rank in which the worker runs; active if the script sets SUBMITIT_EXECUTOR=hpclaunch."""
 
-    _env = {
-        "num_tasks": "WORLD_SIZE",
-        "node": "NODE_RANK",
-        "global_rank": "RANK",
-        "local_rank": "LOCAL_RANK",
-    }
+    _env = {"num_tasks": "WORLD_SIZE", "node": "NODE_RANK", "global_rank": "RANK", "local_rank": "LOCAL_RANK"}
 
     @property
     def job_id(self) -> str:

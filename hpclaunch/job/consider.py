@@ -1,5 +1,7 @@
 """A plan and all that the checks say of it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from msgspec import structs

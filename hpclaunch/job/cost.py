@@ -1,5 +1,7 @@
 """What a job costs at most: the site's charge for the whole walltime, and its formula."""
 
+from __future__ import annotations
+
 import math
 
 from msgspec import Struct

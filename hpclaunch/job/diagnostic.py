@@ -1,5 +1,7 @@
 """What is wrong with a job, or may be: as a check finds it, and as users get it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The limits of a partition's QoS and of its walltime tiers, for a job of a given size."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from hpclaunch import walltime as times

@@ -1,5 +1,7 @@
 """What only this machine knows of a request, looked up before the plan is made: links, the command's program, cores."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil

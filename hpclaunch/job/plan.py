@@ -10,10 +10,9 @@ from msgspec import Struct, structs
 
 from hpclaunch import walltime
 from hpclaunch.errors import counted
-from hpclaunch.job.basis import Basis
 from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
-from hpclaunch.job.request import Request
+from hpclaunch.job.request import Basis, Request
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.schedulers import Scheduler, scheduler
 

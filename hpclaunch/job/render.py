@@ -1,5 +1,7 @@
 """From a plan to the job script. Templates print values and compute none."""
 
+from __future__ import annotations
+
 import os
 import re
 import stat
@@ -76,11 +78,7 @@ def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
     return f"{shebang}{end}# {NOT_SHIPPED.capitalize()} {' '.join(map(quote, foreign))}\n{rest}"
 
 
-def fill(
-    plan: Plan,
-    cache: Cache | None = None,
-    kind: Callable[..., Sandbox] = Sandbox,
-) -> tuple[str, list[Path]]:
+def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[Path]]:
     """Return what the templates print for `plan`, and those of them that are not shipped ones.
 
     `kind` makes the environment, for one that sees more than the text. Templates may be anybody's, so it is a sandbox:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Container
 from typing import Annotated, Any
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
@@ -32,6 +32,17 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     program_problem: str = ""  # why the command's program cannot run here
     program_is_final: bool = False  # nor can it run as a job
     program_saves: bool = True  # it seems to save before the walltime and to continue later
+
+
+class Basis(Struct, frozen=True):
+    """The keys that a value was made from, and the formula in words, "" if the value is a key's as it is.
+
+    A key is `request.NAME`, `site.NAME` or `partition.NAME`, with `:ITEM` for one item of it; or `plan.NAME`, another
+    value of the plan, which has a basis of its own.
+    """
+
+    keys: tuple[str, ...] = ()
+    words: str = ""
 
 
 class Request(Record, frozen=True, kw_only=True, omit_defaults=True):

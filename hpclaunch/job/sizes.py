@@ -1,5 +1,7 @@
 """From a request to a plan: every value that the request leaves open, and what each was made from."""
 
+from __future__ import annotations
+
 import math
 import re
 import sys
@@ -10,11 +12,10 @@ from msgspec import Struct
 
 from hpclaunch import walltime
 from hpclaunch.errors import counted
-from hpclaunch.job.basis import Basis
 from hpclaunch.job.cost import job_cost
 from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.plan import MNIST, Plan
-from hpclaunch.job.request import Request
+from hpclaunch.job.request import Basis, Request
 from hpclaunch.job.storage import file_systems
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site

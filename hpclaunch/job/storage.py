@@ -1,11 +1,12 @@
 """The file systems that a job must name, found in the paths that it uses."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from functools import cache
 
-from hpclaunch.job.basis import Basis
-from hpclaunch.job.request import Request
+from hpclaunch.job.request import Basis, Request
 from hpclaunch.profile.model import Site
 
 

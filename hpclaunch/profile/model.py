@@ -64,8 +64,7 @@ class Allocation(Record, frozen=True, kw_only=True):
     """How to ask the site what remains of an account's allocation."""
 
     command: Annotated[
-        list[Line],
-        about("The command, word by word; {account}, and {project} without its @suffix.", min_length=1),
+        list[Line], about("The command, word by word; {account}, and {project} without its @suffix.", min_length=1)
     ]
     remaining: Annotated[Line, about("What stands before the remaining amount, a regular expression.")]
 
@@ -227,13 +226,11 @@ class Site(Record, frozen=True, kw_only=True):
     teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []
     env: Annotated[dict[Variable, Line], about("Exported in the job; $NAME in a value is expanded.")] = {}
     datasets: Annotated[
-        dict[Variable, Line],
-        about("Where the bundled workloads find data, by variable; $NAME is expanded."),
+        dict[Variable, Line], about("Where the bundled workloads find data, by variable; $NAME is expanded.")
     ] = {}
     directives: Annotated[list[Line], about("Directives for every job, as after #PBS or #SBATCH.")] = []
     restricted: Annotated[
-        list[Word],
-        about("Partitions and QoS that only some users may use and that this profile does not describe."),
+        list[Word], about("Partitions and QoS that only some users may use and that this profile does not describe.")
     ] = []
     umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
     any_partition: Annotated[

@@ -1,5 +1,7 @@
 """Rules between the keys of a profile."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """A submitted job as schedulers know it: its id, its run folder, the words for its states."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from pathlib import Path

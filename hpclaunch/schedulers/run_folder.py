@@ -3,6 +3,8 @@
 docs/run-folder.md is the same for users. {} stands for a number. This module imports nothing of ours.
 """
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
 from pathlib import Path

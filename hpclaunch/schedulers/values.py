@@ -1,5 +1,7 @@
 """Values of directives as the schedulers read them."""
 
+from __future__ import annotations
+
 import math
 import re
 

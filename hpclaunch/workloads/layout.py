@@ -108,10 +108,7 @@ def check_choices(args: argparse.Namespace, layout: Layout, on_gpu: bool) -> Non
             args.strategy in SPAWNING and layout.environment.creates_processes_externally,
             f"{strategy}: starts ranks itself, but a launcher has started these; use ddp",
         ),
-        (
-            args.strategy in ("fsdp", "deepspeed") and cpu,
-            f"{strategy}: {here} shards a model over GPUs only; use ddp",
-        ),
+        (args.strategy in ("fsdp", "deepspeed") and cpu, f"{strategy}: {here} shards a model over GPUs only; use ddp"),
         (args.backend == "nccl" and cpu, "--backend nccl: needs a GPU for each rank of the node; use gloo"),
         (
             args.backend == "mpi" and not torch.distributed.is_mpi_available(),

@@ -4,6 +4,8 @@ A check reads the plan and the profile's figures, never a site's name. Where a p
 unconfirmed, its checks warn and do not refuse.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import partial
 

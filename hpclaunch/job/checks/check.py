@@ -1,5 +1,7 @@
 """What a check is, and the diagnostic that it makes of what it found."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct

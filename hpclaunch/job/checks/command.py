@@ -1,5 +1,7 @@
 """What a command says about its ranks and its GPUs, and what a site says of its commands."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,5 +1,7 @@
 """Directives: what the scheduler or the site refuses, ignores, or reads otherwise than meant."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath

@@ -1,5 +1,7 @@
 """Commands that fetch something from the internet."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,7 @@
 """The folders of a job: file systems that it must name, and those that are small, emptied, or not seen."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Names, times and price: the partition, the QoS, the walltime, the workload, the most a job may cost."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from hpclaunch import walltime as times

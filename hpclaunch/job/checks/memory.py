@@ -1,5 +1,7 @@
 """Memory and node-local disk: too much, at a price, or not to be asked for."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Nodes, GPUs and cores against what a partition has."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from hpclaunch.errors import counted

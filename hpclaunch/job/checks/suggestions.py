@@ -1,5 +1,7 @@
 """What a diagnostic suggests instead: only what is not refused in its turn, as users write it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Accounts, job names, variables and directives: words that a site or a scheduler mistakes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 
@@ -33,18 +35,7 @@ _NAME = (
     r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
 )
 # Options that hold a name of the user's own.
-_NAMED = {
-    "account",
-    "partition",
-    "qos",
-    "mail-user",
-    "time",
-    "constraint",
-    "storage",
-    "l.storage",
-    "l.walltime",
-    *"PqMA",
-}
+_OWN = {"account", "partition", "qos", "mail-user", "time", "constraint", "storage", *"PqMA", "l.storage", "l.walltime"}
 
 
 def account(plan: Plan) -> Iterator[Found]:
@@ -65,7 +56,7 @@ def placeholders(plan: Plan) -> Iterator[Found]:
     """Refuse what an example left to be filled in: your_project, <account>, changeme, xxx, /path/to/."""
     secrets = plan.request.hidden().env
     for what, name, text, at in _texts(plan):
-        found = re.search(_PLACEHOLDER, text) or (re.search(_NAME, text) if name in _NAMED else None)
+        found = re.search(_PLACEHOLDER, text) or (re.search(_NAME, text) if name in _OWN else None)
         if found:
             hidden = secrets.get(name, text) != text
             part = "a part of it" if hidden else found[0].strip("=@:+ \"'")

@@ -1,5 +1,7 @@
 """What a script's directives ask for, in the words of a request."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """The options of directives, and a script as the checks see it."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

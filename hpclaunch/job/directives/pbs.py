@@ -1,5 +1,7 @@
 """The directives of PBS: what qsub reads in them, what they ask for, and how a plan is asked for."""
 
+from __future__ import annotations
+
 import getopt
 import math
 import re

@@ -1,5 +1,7 @@
 """The states of PBS jobs, from qstat's JSON. https://github.com/openpbs/openpbs/tree/master/doc/man1/qstat.1B."""
 
+from __future__ import annotations
+
 import json
 import re
 import time
