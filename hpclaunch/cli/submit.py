@@ -88,8 +88,7 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = script_executor(plan).submit_script(text, before, name).run
-    _print_id(run.id)
+        run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
     for warning in found:
         talk(f"warning: {warning.message}")
     return run

@@ -22,7 +22,10 @@ def workload_group() -> None:
 def list_command(as_json: bool) -> None:
     """List the bundled programs that --workload takes."""
     # The first line of the docstring; importing a program would import torch.
-    titles = {name: path.read_text().split('"""')[1].partition("\n")[0] for name, path in paths.WORKLOADS.items()}
+    titles = {
+        name: path.read_text(encoding="utf-8").split('"""')[1].partition("\n")[0]
+        for name, path in paths.WORKLOADS.items()
+    }
     if as_json:
         echo_json([{"name": name, "title": titles[name], "file": str(path)} for name, path in paths.WORKLOADS.items()])
     else:

@@ -57,9 +57,17 @@ class ScriptExecutor(core.Executor):
         self.plan, self._at_once = parameters.changed(self.plan, given), at_once
         self.parameters.update(kwargs)
 
-    def submit_script(self, script: str, after: Sequence[str] = (), name: str = "") -> ScriptJob:
-        """Submit a finished script; the job has no result, but a state, logs and cancel(). Raises as hand_over does."""
-        return self._made(self.plan, script, hand_over(self.plan, script, after, name))
+    def submit_script(
+        self, script: str, after: Sequence[str] = (), name: str = "", submitted: Callable[[str], None] | None = None
+    ) -> ScriptJob:
+        """Submit a finished script; the job has no result, but a state, logs and cancel(). Raises as hand_over does.
+
+        `submitted` gets the id at once, before anything else can fail.
+        """
+        ids = hand_over(self.plan, script, after, name)
+        if submitted:
+            submitted(ids[0])
+        return self._made(self.plan, script, ids)
 
     def _made(self, plan: Plan, script: str, ids: Sequence[str]) -> ScriptJob:
         """Return the job of these ids, the first attempt's in front, which was just submitted."""
