@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import subprocess
@@ -253,5 +254,9 @@ def on_terminal(*words: str) -> str:
     master, slave = pty.openpty()
     subprocess.run(words, stdout=slave, check=True)
     os.close(slave)
-    with os.fdopen(master, "rb") as file:
-        return file.read1(65536).decode().replace("\r\n", "\n")
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO is how a terminal ends.
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    os.close(master)
+    return shown.decode().replace("\r\n", "\n")
