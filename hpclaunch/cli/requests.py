@@ -59,15 +59,11 @@ def load_site(name: str) -> search.Profile:
 
 def rendered(plan: Plan) -> tuple[str, list[Path]]:
     """Render the job script; announce the templates that are not shipped, and return them too."""
-    from hpclaunch.job.render import Cache, fill, noted
+    from hpclaunch.job import render
 
-    script, templates = fill(plan, Cache(paths.user_cache()))
-    if templates:
-        from hpclaunch.scripts.readback import check
-
-        check(plan, script, templates)
+    script, templates = render.rendered(plan, render.Cache(paths.user_cache()))
     announce(map(paths.shown, templates))
-    return noted(script, plan, templates), templates
+    return script, templates
 
 
 def planned_request(

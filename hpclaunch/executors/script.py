@@ -124,8 +124,7 @@ class ScriptExecutor(core.Executor):
 
     def _script(self, plan: Plan) -> str:
         """Render the script whose command is submitit's worker."""
-        from hpclaunch.job.render import fill, noted
-        from hpclaunch.scripts.readback import check
+        from hpclaunch.job.render import render
 
         request = plan.request
         request.check_passed(os.environ)
@@ -135,10 +134,7 @@ class ScriptExecutor(core.Executor):
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
         )
-        script, templates = fill(plan)
-        if templates:
-            check(plan, script, templates)
-        return noted(script, plan, templates)
+        return render(plan)
 
     @property
     def _submitit_command_str(self) -> str:

@@ -61,21 +61,25 @@ class Sandbox(ImmutableSandboxedEnvironment):
 def render(plan: Plan, cache: Cache | None = None) -> str:
     """Return the job script of `plan`; the same plan gives the same bytes.
 
-    Raises TemplateError if the template is missing or broken.
+    Raises TemplateError if the template is missing or broken, or asks for something other than what the plan has.
+    """
+    return rendered(plan, cache)[0]
+
+
+def rendered(plan: Plan, cache: Cache | None = None) -> tuple[str, list[Path]]:
+    """Return the job script, and those of its templates that are not shipped; render's, otherwise.
+
+    The second line names the profiles and templates that are not shipped: the templates cannot leave it out.
     """
     script, templates = fill(plan, cache)
-    return noted(script, plan, templates)
+    if templates:
+        from hpclaunch.job.readback import check
 
-
-def noted(script: str, plan: Plan, templates: Iterable[Path]) -> str:
-    """Return the script with a second line that names the profiles and templates that are not shipped, if any.
-
-    It is added to what the templates print, so that they cannot leave it out.
-    """
-    if not (foreign := [*plan.foreign, *map(paths.shown, templates)]):
-        return script
-    shebang, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
-    return f"{shebang}{end}# {NOT_SHIPPED.capitalize()} {' '.join(map(quote, foreign))}\n{rest}"
+        check(plan, script, templates)
+    if foreign := [*plan.foreign, *map(paths.shown, templates)]:
+        shebang, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
+        script = f"{shebang}{end}# {NOT_SHIPPED.capitalize()} {' '.join(map(quote, foreign))}\n{rest}"
+    return script, templates
 
 
 def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[Path]]:

@@ -6,10 +6,10 @@ import pytest
 
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
+from hpclaunch.job.readback import differences
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
-from hpclaunch.scripts.readback import differences
 
 PARTITIONS = [(name, own) for name in ("gadi", "jean-zay", "pbs", "slurm") for own in search.load(name).site.partitions]
 ASKED = [
