@@ -87,7 +87,7 @@ def planned_request(
     if scheduler(profile.site.scheduler).here:
         values |= _untyped(ctx, _OF_A_SITE)
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
-    return look_up_program(profile.site, look_up_folders(profile.site, request), starts), profile
+    return look_up_program(profile.site, look_up_folders(profile.site, request, starts), starts), profile
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:

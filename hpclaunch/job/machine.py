@@ -78,28 +78,27 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     )
 
 
-def look_up_folders(site: Site, request: Request) -> Request:
-    """Return the request with the folders of its output, as its directives name them, that are not there."""
+def look_up_folders(site: Site, request: Request, here: bool) -> Request:
+    """Return the request with the folders of its output that are not there, which is sure where it is submitted."""
     if not request.directive:
         return request
     from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
     from hpclaunch.job.directives.read import read_options
+    from hpclaunch.profile.search import match_host
 
-    missing = missing_folders(output_folders(read_options(request.directive, site.scheduler)), here=False)
+    folders = output_folders(read_options(request.directive, site.scheduler))
+    missing = missing_folders(folders, here or (bool(folders) and match_host() == request.site))
     return _with(request, missing_folders=missing)
 
 
 def missing_folders(folders: set[str], here: bool, beside: Path = Path()) -> dict[str, bool]:
-    """Return those folders that are not there, seen from here or from `beside`; and whether that is sure.
-
-    If this machine is not the site's, not `here`, another may have what is missing.
-    """
+    """Return those folders that are not there, seen from here or from `beside`; with `here` that is sure."""
     found = {}
     for folder in folders:
         with suppress(OSError, RuntimeError, ValueError):
             if any((root / Path(folder).expanduser()).is_dir() for root in (Path(), beside)):
                 continue
-        found[folder] = here or not folder.startswith("/")
+        found[folder] = here
     return found
 
 

@@ -170,12 +170,12 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
-    exclusive = site.multi_node == "exclusive" and nodes > 1
+    exclusive = site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
     cost = job_cost(
         partition,
         nodes=nodes,
         gpus_per_node=partition.gpus_per_node if exclusive else gpus,
-        cpus_per_node=cpus,
+        cpus_per_node=partition.cores_per_node or cpus if exclusive else cpus,
         mem_gb=nodes * (mem or 0),
         seconds=seconds,
         attempts=max_attempts,

@@ -11,11 +11,10 @@ from hpclaunch.scripts.launch import Program, assignments, is_python, opened, re
 from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.shell import Command, Word
 
-_PORT_OPTIONS = re.compile(r"--(?:master[_-]port|main[_-]process[_-]port|rdzv[_-]endpoint)[= ](?:\S*:)?(\S+)")
+_PORT_OPTIONS = re.compile(r"(?:-(?:master|process)[_-]port|rdzv[_-]endpoint|MASTER_PORT)[= ](?:\S*:)?(\S+)")
 _EDITS = ("sed", "awk", "grep", "perl")  # their words are programs and patterns
 _COUNTS = re.compile(r"\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)  # names of a number of nodes
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end
-
 
 # What starts a program on every node, and the job's id; whether the scheduler starts tasks itself.
 _WORDS = {"slurm": ("srun", "$SLURM_JOB_ID", True), "pbs": ("pbsdsh or mpirun", "$PBS_JOBID", False)}
@@ -39,7 +38,8 @@ def texts(program: Program, asked: Asked) -> Iterator[tuple[int, str]]:
             continue
         values = [(one.name, value) for one in command.settings for value in one.items or [one.value]]
         settings = [f"{name}={_quoted(value)}" for name, value in values if "\n" not in value]  # no usage text
-        rest = [*map(_quoted, command.files), *map(_quoted, opened(command.words[1:], program.variables))]
+        rest = [f">{_quoted(file)}" for file in command.files]
+        rest += map(_quoted, opened(command.words[1:], program.variables))
         text = " ".join([*command.words[:1], *settings, *rest])
         for name, value in known.items():
             text = replaced(text, name, value)
@@ -64,19 +64,21 @@ def _fan_out(program: Program, asked: Asked) -> Iterator[Named]:
     whether it starts the other ranks itself.
     """
     own = [start for start in program.starts if start.layer("torchrun", "accelerate")]
-    trainings = [start for start in program.starts if start.python or start in own]
+    scripts = [start for start in program.starts if any(word.endswith(".sh") for word in start.words[:2])]
+    trainings = [start for start in program.starts if start.python or start in own] or scripts
     reach = any(start.layer("srun", "mpirun", "pbsdsh", "ssh", "deepspeed") for start in program.starts)
     if reach or not trainings or any(map(_reaches, program.body.commands)):
         return
     start, (starter, _, by_task) = trainings[-1], _WORDS[asked.profile.site.scheduler]
-    tasks = asked.nodes if start in own or not by_task else asked.nodes * asked.starts
+    by_task = by_task and start not in [*own, *scripts]
+    tasks = asked.nodes * asked.starts if by_task else asked.nodes
     has = f"the job has {tasks} {'tasks' if by_task else 'nodes'}"
     sure = start in own or start.bare
     if not sure:
         text = f"is started once, {has}: right if it starts the others itself"
     elif not asked.gpus:
         text = f"is one process on one node, {has}: use one with more cores, if it uses no more"
-    elif by_task and start not in own:
+    elif by_task:
         text = f"without srun runs once, as rank 0 of {tasks}, and waits for the others; use srun before it"
     else:
         text = f"runs on the first of {asked.nodes} nodes only; start it on each with {starter}"
@@ -136,10 +138,8 @@ def _early(program: Program, asked: Asked) -> Iterator[Named]:
         words = [*command.words, *(one.value for one in command.settings)]
         found = own & set().union(*(word.expands for word in words))
         if found and not (command.says or command.inside & {"function", "shell", "ssh", "trap"}):
-            text = (
-                f"the batch shell expands ${min(found)} here: it is 0 for every task; use srun bash -c '...' around it"
-            )
-            yield at_line("early-variable", command.line, text)
+            text = f"the batch shell expands ${min(found)} here: it is 0 for every task; use srun bash -c '...' "
+            yield at_line("early-variable", command.line, f"{text}around it")
 
 
 def _layout(program: Program, asked: Asked) -> Iterator[Named]:
@@ -148,7 +148,7 @@ def _layout(program: Program, asked: Asked) -> Iterator[Named]:
         own = start.layer("torchrun", "accelerate", "deepspeed")
         if own and start.layer("srun") and (per_node := step_size(asked, start)) > 1:
             text = f"{own.kind} is started {per_node} times on each node, once by each task; use --ntasks-per-node=1"
-            yield at_line("layout", asked.size_line or start.line, text)
+            yield at_line("layout", asked.lines.get("tasks_per_node", start.line), text)
 
 
 def _cores(asked: Asked) -> int:
@@ -207,11 +207,8 @@ def _node_count(program: Program, asked: Asked) -> Iterator[Named]:
 
 
 def _counts_lines(text: str) -> bool:
-    return (
-        "PBS_NODEFILE" in text
-        and re.search(r"\bwc\s+-l\b", text) is not None
-        and not re.search(r"\buniq\b|\bsort\s+-u|awk", text)
-    )
+    counts = re.search(r"\bwc\s+-l\b", text) and not re.search(r"\buniq\b|\bsort\s+-u|awk", text)
+    return "PBS_NODEFILE" in text and bool(counts)
 
 
 def _folder(program: Program, asked: Asked) -> Iterator[Named]:

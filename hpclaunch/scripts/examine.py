@@ -85,7 +85,9 @@ def examine(
         given,
         lines_of | ({"command": main[-1].line} if main else {}),
         asked.total,
-        steps=not program.starts or any(start.layer("srun", "mpirun") for start in program.starts),
+        steps=not texts or any(word in text for _, text in texts for word in ("srun", "mpirun", "mpiexec")),
+        parallel=not main or main[-1].parallel,
+        threads=asked.threads,
         traps=any(command.name == "trap" for command in body.commands),
         modules=_modules(program, asked),
     )
@@ -115,6 +117,10 @@ def _unread(text: str, body: shell.Script) -> Iterator[tuple[str, Found]]:
     if "\r\n" in text:
         what = "lines end as on Windows, which qsub and sbatch refuse; use dos2unix"
         yield "crlf", Found(what, at=text[: text.index("\r\n")].count("\n") + 1, edits=[Edit(0, "\r", "")])
+    for number, line in enumerate(split_lines(text), 1):
+        if line != line.rstrip() and line.rstrip().endswith("\\") and "#" not in line and number not in body.heredocs:
+            what, edit = "a blank after the last \\: the command ends here", Edit(number, r"\\[ \t]+$", "\\")
+            yield "shell", Found(what, at=number, warns=True, edits=[edit])
     if body.error:
         yield "shell", Found(body.error[1], at=body.error[0])
     elif body.unread:
@@ -128,7 +134,7 @@ def _no_job(lines: list[str], profile: Profile) -> Found | None:
     own, prefix, end = directives.scheduler_of(lines, scheduler), PREFIX[scheduler], directives.first_command(lines)
     if own is None:
         return Found(f"no {prefix} line, so the script requests nothing of {profile.name}", at=0, warns=True)
-    first = next(i for i, line in enumerate(lines, 1) if line.startswith(PREFIX[own]))
+    first = next(i for i, line in enumerate(lines, 1) if directives.DIRECTIVE[own].match(line))
     if own != scheduler:
         return Found(f"{PREFIX[own]} lines, but {profile.name} reads {prefix} lines and ignores them", at=first)
     if first <= end:

@@ -125,7 +125,7 @@ def read(text: str) -> Script:
     """Return the commands of `text`; none without the library that reads bash."""
     script = Script(heredocs=heredoc_lines(text.split("\n")), error=syntax_error(_filled(text)))
     if can_read():
-        reader = _Reader(text)
+        reader = _Reader(re.sub(r"\\\n*\Z", "", text))  # bash ends a script's last line there too
         reader.walk()
         called = {word for command in reader.commands for word in command.words}
         script.commands = [one for one in reader.commands if not one.function or one.function in called]

@@ -5,7 +5,7 @@ from hpclaunch.job.directives.sbatch import SLURM_TAKES
 
 # What starts other programs: the options, without their dashes, whose value is a word of its own.
 VALUES = {
-    "srun": words("mpi cpu-bind jobid relative het-group multi-prog label-format bcast r T C W")
+    "srun": words("mpi cpu-bind jobid relative het-group label-format bcast r T C W")
     | {name for name, takes in SLURM_TAKES.items() if takes == "="},
     "mpirun": words(
         """

@@ -136,3 +136,14 @@ def test_attempts_of_what_does_not_save_are_warned_of(cli, site, command, warned
     assert result.exit_code == 0
     assert ("each attempt would begin at step 0" in result.stderr) == warned
     assert "step 0" not in cli("submit", "--dry-run", *account, *words).stderr
+
+
+@pytest.mark.parametrize(("words", "exit_code"), [(("submit", "--dry-run"), 1), (("render",), 0)])
+def test_a_folder_for_the_output_is_missing_where_the_job_is_submitted(cli, work, words, exit_code):
+    """Submit refuses what is not in this folder; render only warns, as another machine may have it."""
+    result = cli(*words, "--site", "jean-zay", "--directive=--output=logs/%j.out", "--", "python", "train.py")
+    assert result.exit_code == exit_code
+    assert "there is no folder logs" in result.stderr
+    (work / "logs").mkdir()
+    result = cli(*words, "--site", "jean-zay", "--directive=--output=logs/%j.out", "--", "python", "train.py")
+    assert "no folder" not in result.stderr

@@ -45,14 +45,16 @@ def test_findings_are_told_like_a_compiler_s(cli, old):
     result = cli("check", "--script", old, "--site", "jean-zay")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("old.sh:5: error: ntasks: --ntasks=4 without --ntasks-per-node; use --ntasks-per-node=4")
+    assert lines[0].startswith(
+        "old.sh:5: warning: ntasks: --ntasks=4 without --ntasks-per-node; use --ntasks-per-node=4"
+    )
     assert lines[1].startswith(
         "old.sh:7: error: qos: walltime 30:00:00 exceeds qos_gpu-t3's limit of 20:00:00; use --qos=qos_gpu-t4"
     )
     assert lines[2].startswith("old.sh:8: warning: site-directive: #SBATCH --hint=nomultithread is missing")
     assert lines[3].startswith("old.sh:13: error: fan-out: `python train.py --lr` without srun")
     assert all(line.endswith("]") for line in lines)
-    assert result.stderr == "hpclaunch: old.sh on jean-zay: 3 errors, 1 warning\n"
+    assert result.stderr == "hpclaunch: old.sh on jean-zay: 2 errors, 2 warnings\n"
 
 
 def test_a_good_script_has_exit_code_0(cli):
@@ -102,10 +104,10 @@ def test_what_is_no_script_gets_one_message(cli, work, data, message):
 def test_a_strange_name_is_told(cli, work):
     """A file whose name is no text is checked like another."""
     path = work / "x\udcff.sh"
-    path.write_text("#!/bin/bash\n#PBS -q normal\n")
+    path.write_text("#!/bin/bash\n#PBS -q normall\n")
     result = cli("check", "--script", str(path), "--site", "gadi")
     assert result.exit_code == 1
-    assert "x\ufffd.sh:2: error: walltime: no walltime" in result.stdout
+    assert "x\ufffd.sh:2: error: partition: site gadi has no partition" in result.stdout
 
 
 def test_a_folder_is_no_script(cli, work):

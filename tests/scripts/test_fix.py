@@ -39,6 +39,9 @@ def fix(name: str, text: str) -> str:
          "#SBATCH --partition=gpu_p13 --gres=gpu:1 -c 10 --hint=nomultithread"),
         ("jean-zay", "#SBATCH -N1 -n 4 --gres=gpu:4 -c 10 --hint=nomultithread",
          "#SBATCH -N1 --ntasks-per-node=4 --gres=gpu:4 -c 10 --hint=nomultithread"),
+        ("jean-zay", "#SBATCH --gres=gpu:1 -c 16", "#SBATCH --gres=gpu:1 -c 16"),  # 8 cores
+        ("jean-zay", "#SBATCH --gres=gpu:1 -n 8 -c 1 --hint=nomultithread",
+         "#SBATCH --gres=gpu:1 --ntasks=1 --cpus-per-task=8 --hint=nomultithread"),
         ("jean-zay", "#SBATCH --gres=gpu:1 -c 10", "#SBATCH --gres=gpu:1 -c 10\n#SBATCH --hint=nomultithread"),
     ],
 )  # fmt: skip
@@ -73,7 +76,7 @@ def test_a_fix_and_its_diff_are_printed(cli, work):
     result = cli(*words, "--fix")
     assert "#PBS -l ncpus=48,ngpus=4\n" in result.stdout
     assert "x.sh:4: fixed: cpus: 24 cores with 4 GPUs" in result.stderr
-    assert "error: walltime: no walltime requested" in result.stderr
+    assert "warning: walltime: no walltime requested" in result.stderr
     assert result.exit_code == 1
     assert "-#PBS -l ncpus=24,ngpus=4\n+#PBS -l ncpus=48,ngpus=4\n" in cli(*words, "--diff").stdout
     answer = json.loads(cli(*words, "--fix", "--json").stdout)

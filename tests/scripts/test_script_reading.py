@@ -158,13 +158,13 @@ def request(name: str, header: str, body: str = "srun python train.py\n"):
         ("gadi", "-q normal\n-l nodes=2:ppn=48", "mpirun ./a.out\n", {"nodes": 2, "tasks_per_node": 48}),
         (
             "jean-zay",
-            "-A abc@v100 -N2 --ntasks-per-node=4 --gres=gpu:4 -c 10 -t 2-0",
+            "-A abc@v100 -N2 --ntasks-per-node=4 --gres=gpu:4 -c 20 -t 2-0",
             "srun python x.py\n",
             {"nodes": 2, "tasks_per_node": 4, "cpus_per_task": 10, "walltime": "48:00:00", "partition": "v100"},
         ),
         (
             "jean-zay",
-            "-A abc@h100 -C h100 -N 2 --ntasks-per-node=1 --gpus-per-node=4 -c 96",
+            "-A abc@h100 -C h100 -N 2 --ntasks-per-node=1 --gpus-per-node=4 -c 192",
             "srun torchrun --nproc_per_node 4 x.py\n",
             {"tasks_per_node": 4, "cpus_per_task": 24, "launcher": "torchrun", "partition": "h100"},
         ),
@@ -172,7 +172,12 @@ def request(name: str, header: str, body: str = "srun python train.py\n"):
         ("jean-zay", "-A abc@cpu -n 80", "srun ./a.out\n", {"nodes": 2, "tasks_per_node": 40}),
         ("jean-zay", "-A abc@v100 --gpus=8 -N 2", "srun ./a.out\n", {"gpus_per_node": 4}),
         ("jean-zay", "-A abc@v100 --gpus-per-task=1 -N 1 -n 4", "srun ./a.out\n", {"gpus_per_node": 4}),
-        ("jean-zay", "-A abc@v100 --gres=gpu:4 --mem-per-cpu=2G -c 10", "srun ./a.out\n", {"mem_gb": 20}),
+        (
+            "jean-zay",
+            "-A abc@v100 --gres=gpu:4 --mem-per-cpu=2G -c 10 --hint=nomultithread",
+            "srun ./a.out\n",
+            {"mem_gb": 20},
+        ),
         ("jean-zay", "-A abc@v100 --gres=gpu:1 --export=ALL,LR=0.1", "srun ./a.out\n", {"env": {"LR": "0.1"}}),
     ],
 )

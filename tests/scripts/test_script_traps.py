@@ -54,6 +54,8 @@ CORES = GADI.replace("gpuvolta", "normal").replace(
 )
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
+CPU = TWO.replace("@v100", "@cpu").replace("#SBATCH --gres=gpu:4\n", "")
+PREPOST = "#!/bin/bash\n#SBATCH --partition=prepost --hint=nomultithread\n#SBATCH --time=1:00:00\nmake\n"
 ONE = JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1")
 
 
@@ -73,6 +75,7 @@ def found(name: str, text: str, check: str, folders: bool = True) -> list[tuple[
 CASES = [
     ("shell", "jean-zay", JZ, "srun python", 'echo "now\nsrun python', 12, True),
     ("shell", "jean-zay", JZ, "srun python", "if true; then\nsrun python", 12, True),
+    ("shell", "gadi", GADI, "train.py", "train.py \\ \n  --lr 0.1", 10, False),
     ("crlf", "jean-zay", JZ, "\n", "\r\n", 1, True),
     ("scheduler", "gadi", GADI, "#PBS", "#SBATCH", 2, True),
     ("scheduler", "gadi", GADI, "#PBS", "# no", 0, False),
@@ -80,7 +83,10 @@ CASES = [
     ("almost", "jean-zay", JZ, "module purge", " #SBATCH --exclusive\nmodule purge", 10, False),
     ("almost", "jean-zay", JZ, "module purge", "#SBTACH --exclusive\nmodule purge", 10, False),
     ("almost", "jean-zay", JZ, "module purge", "# SBATCH --exclusive\nmodule purge", 10, False),
+    ("almost", "gadi", GADI, "-l wd", "-l wd\n#PBE -l place=excl", 9, False),
     ("directives", "gadi", GADI, "-l wd", "-l wd  # here", 8, True),
+    ("directives", "gadi", GADI, "-l wd", "-l wd -W depend=afterok:12345.gadi-pbs", 8, False),
+    ("directives", "jean-zay", JZ, "--nodes=1", "--nodes=1 --dependency=afterok:12345", 4, False),
     ("directives", "gadi", GADI, "-N train", "-N my train", 2, True),
     ("directives", "gadi", GADI, "-N train", "--name train", 2, True),
     ("directives", "gadi", GADI, "#PBS -N", "#PBSD -N", 2, True),
@@ -93,6 +99,7 @@ CASES = [
     ("placeholders", "gadi", GADI, "-P ab12", "-P <project>", 3, True),
     ("placeholders", "gadi", GADI, "-P ab12", "-P your_project", 3, True),
     ("placeholders", "jean-zay", JZ, "abc@v100", "changeme@gpu", 3, True),
+    ("placeholders", "jean-zay", JZ, "abc@v100", "ABC@v100", 3, True),
     ("placeholders", "jean-zay", JZ.replace("abc@v100", "young@v100"), "young@v100", "project_id@v100", 3, True),
     ("placeholders", "jean-zay", JZ, "--nodes=1", "--nodes=1 --mail-user=you@example.com", 4, False),
     ("repeated", "gadi", GADI, "-l wd", "-l wd -q normal", 8, False),
@@ -110,25 +117,32 @@ CASES = [
     ("log-folder", "jean-zay", JZ, "--job-name=train", "--output=logs/%j/x.out", 2, True),
     ("walltime", "jean-zay", JZ, "=10:00:00", "=10:00", 9, False),
     ("walltime", "gadi", GADI, "=10:00:00", "=48:00", 6, False),
-    ("walltime", "gadi", GADI, "#PBS -l walltime=10:00:00\n", "", 7, True),
+    ("walltime", "gadi", GADI, "#PBS -l walltime=10:00:00\n", "", 7, False),
+    ("walltime", "jean-zay", PREPOST, "#SBATCH --time=1:00:00\n", "", 2, False),
     ("walltime", "jean-zay", JZ, "#SBATCH --time=10:00:00\n", "", 8, True),
     ("partition", "gadi", GADI, "#PBS -q gpuvolta\n", "", 7, False),
     ("account", "gadi", GADI, "#PBS -P ab12\n", "", 7, False),
+    ("account", "gadi", GADI.replace("gpuvolta", "gpursaa"), "#PBS -P ab12\n", "", 7, False),
+    ("partition", "jean-zay", A100, "-C a100", "-C a100 -p gpu_p13", 4, True),
     ("account", "jean-zay", JZ, "#SBATCH --account=abc@v100\n", "", 8, False),
     ("refused-directives", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB,jobfs=100GB",
      "select=1:ncpus=12:ngpus=1:mem=90GB", 5, True),
     ("refused-directives", "gadi", GADI, "ncpus=12,ngpus=1,mem=90GB", "nodes=1:ppn=12:gpus=1,mem=90GB", 5, True),
     ("cpus", "gadi", GADI, "ncpus=12", "ncpus=16", 5, True),
     ("whole-nodes", "gadi", GADI_2, "ncpus=96,ngpus=8", "ncpus=72,ngpus=6", 5, True),
+    ("whole-nodes", "jean-zay", CPU, "cpus-per-task=10", "cpus-per-task=1", 4, False),
+    ("whole-nodes", "jean-zay", ONE, "--nodes=1", "--nodes=1 --exclusive", 4, False),
     ("memory", "gadi", GADI_2, "mem=760GB", "mem=190GB", 5, False),
     ("partition", "gadi", GADI, "gpuvolta", "gpuvolta-exec", 4, True),
     ("account", "jean-zay", A100, "#SBATCH -C a100\n", "", 3, True),
     ("qos", "jean-zay", JZ, "10:00:00", "20:00:01", 9, True),
+    ("qos", "jean-zay", PREPOST, "--time=1:00:00", "--time=1:00:00 --qos=qos_gpu-t3", 3, False),
     ("refused-directives", "jean-zay", JZ.replace("@v100", "@cpu").replace("#SBATCH --gres=gpu:4\n", ""),
      "--nodes=1", "--nodes=1 --gres=gpu:0", 4, True),
     ("ntasks", "jean-zay", JZ, "--ntasks-per-node=4", "--ntasks=4", 5, True),
     ("layout", "jean-zay", TORCHRUN.replace("srun ", "srun torchrun --nproc_per_node 4 "),
      "ntasks-per-node=1", "ntasks-per-node=4", 5, True),
+    ("tasks", "jean-zay", ONE.replace("srun ", ""), "ntasks-per-node=1", "ntasks=8", 5, False),
     ("tasks", "jean-zay", JZ, "ntasks-per-node=4", "ntasks-per-node=2", 5, False),
     ("site-directive", "jean-zay", JZ, "#SBATCH --hint=nomultithread\n", "", 8, False),
     ("jobfs", "gadi", JOBFS, ",jobfs=100GB", "", 10, False),
@@ -136,10 +150,12 @@ CASES = [
     ("signal", "jean-zay", JZ, "--nodes=1", "--nodes=1 --signal=B:USR1@90", 4, False),
     ("fan-out", "jean-zay", JZ, "srun python", "python", 12, True),
     ("fan-out", "gadi", GADI_2, "mpirun -np 8 python", "python", 10, True),
+    ("fan-out", "jean-zay", TWO, "srun python train.py", "bash run.sh", 12, False),
     ("early-variable", "jean-zay", TWO, "srun python train.py", 'srun bash -c "python $SLURM_PROCID"', 12, True),
     ("early-variable", "jean-zay", TWO, "srun python", "export NODE=$SLURM_NODEID\nsrun python", 12, True),
     ("fixed-port", "jean-zay", JZ.replace("=4\n#SBATCH --gres=gpu:4", "=2\n#SBATCH --gres=gpu:2"),
      "srun", "export MASTER_PORT=12345\nsrun", 12, True),
+    ("fixed-port", "gadi", GADI, "python", "mpirun -x MASTER_PORT=12355 python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh -u python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python train.py",
@@ -147,6 +163,8 @@ CASES = [
     ("wait", "gadi", GADI_2, "mpirun -np 8 python train.py", "mpirun -np 8 python train.py &", 10, True),
     ("wait", "jean-zay", JZ, "srun python train.py", "for i in 1 2; do\n  srun python $i.py &\ndone", 13, True),
     ("signal", "jean-zay", ONE.replace("--nodes=1", "--nodes=1 --signal=USR1@90"), "srun ", "", 4, False),
+    ("signal", "jean-zay", ONE.replace("--nodes=1", "--nodes=1 --signal=USR1@90"),
+     "srun python train.py", "wget https://host/file", 4, False),
     ("folder", "gadi", GADI_2, "mpirun -np 8 python train.py", "pbsdsh -n 0 -- ./run.sh", 10, False),
     ("folder", "gadi", GADI_2.replace("#PBS -l wd\n", "").replace("mpirun", "cd $PBS_O_WORKDIR\nmpirun"),
      "mpirun -np 8 python train.py", "pbsdsh -n 0 -- bash run.sh", 10, True),
@@ -154,12 +172,21 @@ CASES = [
     ("env", "gadi", GADI, "-l wd", "-l wd -v NCPUS=4", 8, True),
     ("env", "gadi", GADI, "python", "export NCPUS=4\npython", 10, False),
     ("download", "gadi", GADI, "python", "wget https://host/file\npython", 10, False),
+    ("download", "jean-zay", JZ, "train.py", "train.py --report_to wandb", 12, False),
+    ("download", "jean-zay", JZ, "srun", "wandb agent me/project/id\nsrun", 12, False),
+    ("home", "gadi", GADI, "python", "source ${HOME}/env/bin/activate\npython", 10, False),
+    ("home", "gadi", GADI, "train.py", "train.py > $HOME/train.txt", 10, False),
+    ("home", "gadi", GADI, "-l wd", "-l wd -o /home/123/ab1234/train.o", 8, False),
+    ("reach", "jean-zay", JZ, "srun", "cp /gpfsstore/x .\nsrun", 12, False),
     ("download", "jean-zay", JZ, "srun", "pip install lightning\nsrun", 12, False),
     ("storage", "gadi", GADI, "python train.py", "python train.py --data /g/data/wb00/MNIST", 10, True),
     ("storage", "gadi", GADI, "python train.py", "python train.py --out /scratch/xy12/out", 10, True),
+    ("storage", "gadi", GADI, "train.py", "train.py --data /g/data1/wb00/MNIST", 10, True),
+    ("storage", "gadi", GADI.replace("#PBS -P ab12\n", ""), "train.py", "train.py /scratch/xy12/out", 9, False),
     ("commands", "jean-zay", JZ, "srun", "idrquota -m\nsrun", 12, True),
     ("modules", "jean-zay", A100, "module load arch/a100\n", "", 12, True),
     ("modules", "jean-zay", A100, "module load arch/a100\n", "module load arch/h100\n", 12, True),
+    ("modules", "jean-zay", A100, "arch/a100", "cpuarch/amd", 12, False),
     ("modules", "jean-zay", A100, "arch/a100\nmodule load pytorch-gpu/py3/2.8.0",
      "pytorch-gpu/py3/2.8.0\nmodule load arch/a100", 13, True),
     ("folder", "gadi", GADI, "#PBS -l wd\n", "", 9, True),
@@ -208,6 +235,8 @@ def test_a_good_script_for_jean_zay_is_left_alone(text):
 SILENT = [
     ("gadi", GADI.replace("python train.py", "cat >x.sh <<EOF\n#PBS -q normal\nEOF\npython train.py")),
     ("gadi", GADI.replace("walltime=10", "walltime=48")),  # just the limit
+    ("gadi", GADI.replace("#PBS -q", "  #PBS -q").replace("#PBS -l wd", "\t#PBS -l wd")),  # PBS reads these too
+    ("gadi", GADI.replace("mem=90GB", "mem=97GB")),  # charged as 12.2 cores
     ("gadi", GADI.replace("#PBS -N", "#SBATCH --nodes=1\n#PBS -N")),  # for either scheduler
     ("gadi", GADI.replace("python train.py", "N=$(sort -u $PBS_NODEFILE | wc -l)\npython train.py")),
     ("gadi", GADI.replace("python train.py", "NP=$(wc -l < $PBS_NODEFILE)\npython train.py")),
@@ -229,6 +258,10 @@ SILENT = [
     ("jean-zay", JZ.replace("srun python", "python prepare.py\nsrun python")),
     ("jean-zay", JZ.replace("module purge", "##SBATCH --mem=4G\nmodule purge")),
     ("jean-zay", ONE.replace("srun ", "")),
+    ("jean-zay", PREPOST),
+    ("jean-zay", JZ.replace("--hint=nomultithread", "--threads-per-core=1")),
+    ("jean-zay", JZ.replace("train.py", "train.py \\")),
+    ("jean-zay", JZ.replace("srun python train.py", "export WANDB_MODE=offline\nsrun python x.py --report_to wandb")),
     *[
         (
             "jean-zay",
@@ -250,6 +283,40 @@ def test_a_missing_folder_is_named():
     wrong = JZ.replace("--nodes=1", "--nodes=1 --output=logs/%j.out")
     assert found("jean-zay", wrong, "log-folder", folders=False) == [(4, True)]
     assert found("jean-zay", wrong, "log-folder", folders=True) == []
+
+
+@pytest.mark.parametrize(("options", "count"), [("-o logs/", 0), ("-o logs/ -k oed", 1)])
+def test_a_folder_that_a_script_makes_is_not_missing(options, count):
+    """PBS writes the output at the end of the job, unless -k has it written while the job runs."""
+    text = GADI.replace("-l wd", f"-l wd\n#PBS {options}").replace("python", "mkdir -p ./logs\npython")
+    assert len(found("gadi", text, "log-folder", folders=False)) == count
+
+
+def test_cpus_are_hyperthreads_without_the_hint():
+    """Two of them are a core: what is too much, what is right instead, and no hint where it would be too much."""
+    text = ONE.replace("#SBATCH --hint=nomultithread\n", "")
+    assert found("jean-zay", text.replace("cpus-per-task=10", "cpus-per-task=20"), "cpus") == []
+    (one,) = (one for one in look("jean-zay", text.replace("=10\n", "=24\n")).diagnostics if one.check == "cpus")
+    assert "12 cores of 2 hyperthreads" in one.message
+    assert "use --cpus-per-task=20" in one.message
+    edits = [[bool(one.edits) for one in look("jean-zay", script).diagnostics if one.check == "site-directive"]
+             for script in (text, text.replace("=10\n", "=24\n"))]  # fmt: skip
+    assert edits == [[True], [False]]
+
+
+def test_gpus_where_there_are_none_are_left_out():
+    """--gres=gpu:0 is not suggested, which the site refuses."""
+    text = CPU.replace("--nodes=2", "--nodes=1 --gres=gpu:1")
+    (one,) = (one for one in look("jean-zay", text).diagnostics if one.check == "gpus")
+    assert one.message.endswith("use no --gres")
+
+
+def test_a_total_is_named_as_it_stands():
+    """160 GB on three nodes are no multiple of a whole number for each."""
+    text = CORES.replace("ncpus=72,mem=380GB,jobfs=800GB", "ncpus=144,mem=570GB,jobfs=160GB")
+    (one,) = (one for one in look("gadi", text).diagnostics if one.check == "jobfs")
+    assert one.message.startswith("-l jobfs=160GB is the total of 3 nodes")
+    assert one.message.endswith("use -l jobfs=480GB")
 
 
 def test_a_plan_s_finding_stands_at_the_option_s_line():

@@ -13,22 +13,21 @@ from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import command, directives, downloads, folders, limits, memory, sizes, words
-from hpclaunch.job.checks.check import Check, judged
+from hpclaunch.job.checks.check import QSUB, SBATCH, Check, judged
 from hpclaunch.job.diagnostic import Diagnostic, Found
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 
 __all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "check_request"]
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
-_QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
-_SBATCH = "https://slurm.schedmd.com/sbatch.html"
 _SCRIPT = "the job script, templates/"
 _REQUEST = "hpclaunch render --help"
 
-_of_directives = partial(Check, options="directive", source=_QSUB, sources={"slurm": _SBATCH})
+_of_directives = partial(Check, options="directive", source=QSUB, sources={"slurm": SBATCH})
 # In the order in which users read the diagnostics.
 CHECKS: dict[str, Check] = {
     "partition": Check(words=limits.known_partition, reads="partitions any_partition", options="partition"),
@@ -85,7 +84,7 @@ CHECKS: dict[str, Check] = {
     "dtype": Check(command.dtype, "compute_capability", options="command partition"),
     "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
     "arrays": _of_directives(directives.arrays, "arrays max_array rerunnable qos.max_jobs"),
-    "signal": Check(directives.signal, options="directive launcher", source=_SBATCH),
+    "signal": Check(directives.signal, options="directive launcher", source=SBATCH),
     "log-folder": _of_directives(directives.log_folder),
     "directives": _of_directives(directives.directives),
     "refused-directives": Check(directives.refused_directives, "refused_directives", options="directive"),
@@ -112,7 +111,8 @@ def check_plan(profile: Profile, plan: Plan, anywhere: bool = False) -> Iterator
     With `anywhere`, of a partition that is not known, only what would be wrong on any.
     """
     for name, check in CHECKS.items():
-        on_any = not (check.reads or "tasks_per_node" in check.options)
+        first = check.reads.partition(" ")[0].partition(".")[0]
+        on_any = first not in Partition.__struct_fields__ and "tasks_per_node" not in check.options
         for found in check.function(plan) if check.function and (on_any or not anywhere) else ():
             one = judged(profile, name, check, found)
             yield structs.replace(one, refuses=one.refuses and name not in plan.request.force)

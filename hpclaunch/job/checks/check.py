@@ -13,6 +13,9 @@ from hpclaunch.profile.model import Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.yamlfile import Key
 
+QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
+SBATCH = "https://slurm.schedmd.com/sbatch.html"
+
 
 class Check(Struct, frozen=True):
     """A rule: of a plan, or (`words`) of a request for which there may be no plan. Its docstring is what it refuses.

@@ -29,8 +29,12 @@ def _given(plan: Plan) -> Directives:
 
 
 def directives(plan: Plan) -> Iterator[Found]:
-    """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of unknown options."""
+    """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of unknown options and of jobs' ids."""
     yield from found_in_directives(plan, "directives")
+    for option in _given(plan).all("W", "dependency") if plan.script else ():
+        if found := re.search(r"\bafter\w*:(\d[\w.-]*)", option.value):
+            text = f"{option.directive}: {found[1]} is an old job the next time; give it on the command line"
+            yield Found(text, warns=True, at=option.line)
 
 
 def found_in_directives(plan: Plan, name: str) -> Iterator[Found]:
@@ -99,6 +103,9 @@ def _twice(given: Directives) -> Iterator[Found]:
 def log_folder(plan: Plan) -> Iterator[Found]:
     """Refuse an output in a folder that is not there, or cannot be there before the job."""
     given, missing = _given(plan), dict(plan.request.machine.missing_folders)
+    late = plan.scheduler.output_at_end and not any("d" in option.value for option in given.all("k"))
+    for word in " ".join(line for line in plan.request.setup if late and line.startswith("mkdir ")).split():
+        missing.pop(word.removeprefix("./").rstrip("/"), None)
     for option in given.all("output", "error", "o", "e"):
         folder = _folder(option.value)
         if option.name in ("output", "error") and re.search(r"%\d*[A-Za-z]", folder):

@@ -20,7 +20,7 @@ _FETCHES = {
     "conda mamba micromamba": r" (env )?(install|create|update)\b",
     "git": r" (clone|pull|fetch|lfs pull|lfs fetch|submodule update)\b(?!.* \.{0,2}/)",
     "huggingface-cli hf": r" download\b",
-    "wandb": r" (sync|login)\b",
+    "wandb": r" (sync|login|agent)\b",
     "aws": r" s3\b",
     "singularity apptainer": r" (pull|build|run|exec)\b(?=.* (docker|library|oras|shub)://)",
     "docker podman": r" (pull|build)\b",
@@ -32,6 +32,8 @@ _FETCHES = {
 _PROGRAMS = {name: pattern for names, pattern in _FETCHES.items() for name in names.split()}
 _HERE = ("localhost", "127.0.0.1", "://127.", "[::1]")
 _OFFLINE = {"--no-index", "--offline", "-offline", "--version", "--help"}
+_WANDB_OFFLINE = r"\bWANDB_(MODE=\W?(offline|disabled|dryrun)|DISABLED=)|\bwandb (offline|disabled|off)\b"
+_SILENT = {"nextflow": "NXF_OFFLINE=", "wandb agent": _WANDB_OFFLINE, "--report_to": _WANDB_OFFLINE}
 _ONLINE = {"WANDB_MODE=online", "HF_HUB_OFFLINE=0", "TRANSFORMERS_OFFLINE=0"}
 _ADDRESS = r"(?:https?|ftp|s3|gs)://(?!localhost\b|127\.|\[::1\])[\w.-]+|^--download\b"
 # They start the command behind their options.
@@ -48,16 +50,17 @@ def download(plan: Plan) -> Iterator[Found]:
         fetched = [*downloads(text)] if " " in text else []
         for what in fetched or ([] if plan.script else re.findall(_ADDRESS, text)[:1]):
             found.setdefault(what, text)
-    variables = [f"{name}={value}" for name, value in request.env.items()]
+    variables = [f"{name}={value}" for name, value in (({} if plan.script else plan.site.env) | request.env).items()]
     for line in [*variables, *request.setup]:
         if (setting := line.strip().removeprefix("export ")) in _ONLINE:
             found[setting] = line
     with_internet = [name for name, other in plan.site.partitions.items() if other.internet]
     stage = f"use {' or '.join(with_internet)} or a login node beforehand" if with_internet else "do it beforehand"
-    offline = any("NXF_OFFLINE=" in line for line in [*variables, *request.setup])
+    where = plan.partition_name if request.partition or not plan.script else f"most partitions of {plan.name}"
+    offline = [what for what, on in _SILENT.items() for line in [*variables, *request.setup] if re.search(on, line)]
     for what, at in found.items():
-        if what and not (offline and what.startswith("nextflow")):
-            text = f"{what}: the nodes of {plan.partition_name} have no internet; {stage}"
+        if what and not what.startswith(tuple(offline)):
+            text = f"{what}: the nodes of {where} have no internet; {stage}"
             key = ("internet",) if own is None else partition_key(plan, "internet")
             yield Found(text, key, warns=True, at=at or "command")
 
@@ -85,6 +88,8 @@ def downloads(text: str) -> Iterator[str]:
 
 def _fetched(words: Sequence[str]) -> str:
     """Return what a command fetches with (`pip install`), or "" if it fetches nothing from outside."""
+    if re.search("--report[-_]to[ =]wandb", " ".join(words)):
+        return "--report_to wandb"
     names = [PurePath(word).name for word in words]
     known = (name in _PROGRAMS or re.search(r"^(python|uv|pip)[\d.]*$|\.\w+$", name) for name in names)
     start = next((i for i, found in enumerate(known) if found), len(words))

@@ -14,7 +14,8 @@ from hpclaunch.job.storage import as_named, named_by
 _PARTS = r"(?i)(?:^|[_.-])(?:(?:{})(?:dir|file|folder|path|root)?(?=[_.-]|$){})"
 _RESULTS = "out|outputs?|logs?|save|saved|ckpts?|checkpoints?|root"
 _WRITTEN = _PARTS.format(_RESULTS, "")
-_LARGE = _PARTS.format(rf"{_RESULTS}|caches?|data|datasets?|venvs?", "|(?<=[_.-])home$")
+_LARGE = _PARTS.format(rf"{_RESULTS}|caches?|data|datasets?|venvs?", "|(?<=[_.-])home$|>$|o$|source$")
+_FILES = re.compile(r"((?<!\S)>|^-o|^--output|^source(?= \S+/bin/activate))[ =]?(\S+)")
 _HOMES = ("~/", "$HOME/", "${HOME}/", "/home/")
 
 
@@ -26,6 +27,8 @@ def _settings(plan: Plan) -> Iterator[tuple[str, str]]:
         found = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s;&|]+)", line)
         if found and found[1] not in plan.request.env:
             yield found[1], found[2].strip("\"'")
+    for line in [*plan.request.setup, *plan.request.directive]:
+        yield from _FILES.findall(line)
     yield from options(plan.request.command)
 
 
@@ -62,8 +65,8 @@ def _below(text: str, root: str) -> bool:
 
 
 def _first(plan: Plan, word: str) -> str:
-    """Return the first line of setup with a word in it."""
-    return next((line for line in plan.request.setup if word.removeprefix("$") in line), "")
+    """Return the first line of setup, or directive, with a word in it."""
+    return next((line for line in [*plan.request.setup, *plan.request.directive] if word.removeprefix("$") in line), "")
 
 
 def storage(plan: Plan) -> Iterator[Found]:
@@ -99,5 +102,7 @@ def _unseen(plan: Plan, own: list[str]) -> Iterator[Found]:
     missing = sorted(needed.keys() - set(own))
     for name in missing:
         line, link = needed[name]
-        text, right = f"{link}a path in {name}, which the job does not see", {"storage": [*own, *missing]}
-        yield Found(text, ("storage_roots",), suggestions=[right], at=line, certain=True)
+        maybe = not account and name.partition("/")[0] + "/{account}" in plan.site.storage_given
+        text = f"{link}a path in {name}, which the job {'sees only if charged to it' if maybe else 'does not see'}"
+        key, right = "storage_given" if maybe else "storage_roots", {"storage": [*own, *missing]}
+        yield Found(text, (key,), warns=maybe, suggestions=[right], at=line, certain=not maybe)

@@ -72,8 +72,8 @@ def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime above the partition's limit for the job's size, an unreadable one, and a script without one."""
     script, tiers = plan.script, plan.partition.walltime
     if script and not plan.request.walltime and "walltime" not in script.lines and not plan.site.any_partition:
-        text = f"no walltime requested, and {plan.name}'s default is short"
-        yield Found(f"{text}; use {option(plan, 'walltime', 'HH:MM:SS')}", at=script.last)
+        text = f"no walltime requested, and {plan.name}'s default is short; use {option(plan, 'walltime', 'HH:MM:SS')}"
+        yield Found(text, ("default_walltime",), warns=plan.partition.free, at=script.last)
     number = tier_of(tiers, plan.cpus)
     limits = [times.clock_seconds(tier.max_walltime) for tier in tiers]
     if number is None or plan.seconds <= limits[number]:
@@ -110,7 +110,7 @@ def qos(plan: Plan) -> Iterator[Found]:
             yield Found(_for_some(plan.name, own.name, f"partitions: {where}: qos"), ("restricted",), warns=True)
         elif owners:
             text += f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
-            yield Found(text, partition_key(plan, "qos"))
+            yield Found(text, partition_key(plan, "qos"), warns=part.free)
         elif not plan.site.any_partition:
             text += f"{did_you_mean(own.name, known)}; with --force qos one of a special allocation passes"
             yield Found(text, partition_key(plan, "qos"))

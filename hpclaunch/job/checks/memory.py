@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Iterator
 
-from hpclaunch.job.checks.check import partition_key
+from hpclaunch.job.checks.check import QSUB, partition_key
 from hpclaunch.job.cost import charged_gb
 from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.directives.read import dialect
 from hpclaunch.job.plan import Plan
-
-_QSUB = "https://github.com/openpbs/openpbs/blob/master/doc/man1/qsub.1B"
 
 
 def memory(plan: Plan) -> Iterator[Found]:
@@ -33,11 +32,13 @@ def _of_node(plan: Plan, key: str) -> Iterator[Found]:
     if size and most and size > most:
         text = f"{size} GB per node exceeds the {most:g} GB for jobs of a {plan.partition_name} node"
         yield Found(text, partition_key(plan, field), suggestions=[{key: int(most) or None}])
-    total_given = plan.script and plan.nodes > 1 and plan.script.directives.first(f"l.{key[:-3]}")
+    given = plan.script.directives.first(f"l.{key[:-3]}") if plan.script and plan.nodes > 1 else None
+    if given and total and plan.script and plan.script.cpus:  # as written; the nodes' sizes are rounded up
+        total = int(dialect(plan.site.scheduler).same(given).removesuffix("GB"))
     filled_in = default and total and total >= plan.nodes * math.floor(default)
-    if total_given and total and most and 0.4 * most <= total <= most and not filled_in:
-        text = f"{total} GB are the total of {plan.nodes} nodes, {size} GB each, and perhaps meant for each"
-        yield Found(text, warns=True, source=_QSUB, suggestions=[{key: total}], at=key)
+    if given and total and most and 0.4 * most <= total <= most and not filled_in:
+        text = f"{given.directive} is the total of {plan.nodes} nodes, {size} GB each, and perhaps meant for each"
+        yield Found(text, warns=True, source=QSUB, suggestions=[{key: total}], at=key)
 
 
 def memory_charge(plan: Plan) -> Iterator[Found]:
@@ -45,7 +46,7 @@ def memory_charge(plan: Plan) -> Iterator[Found]:
     charge, total = plan.partition.charge, plan.mem_gb
     if plan.request.mem_gb and total and charge and charge.mem_gb_per_core:
         as_cores = charged_gb(charge, total) / charge.mem_gb_per_core
-        if as_cores > plan.cpus + 1e-9:
+        if as_cores > plan.cpus * 1.05:  # less is not worth a word
             block = charge.mem_gb_block or 1
             free = int(charge.mem_gb_per_core * plan.cpus // block * block / plan.nodes)
             text = f"{total} GB are charged as {as_cores:.6g} cores, {as_cores / plan.cpus:.3g} times the "

@@ -37,7 +37,11 @@ def tasks(plan: Plan) -> Iterator[Found]:
     if plan.scheduler.here or not plan.partition.gpus_per_node:
         return
     right: list[Suggestion] = [{"tasks_per_node": gpus}, {"gpus_per_node": ranks}]
-    if 0 < gpus < ranks:
+    if 0 < gpus < ranks and plan.script and not plan.script.parallel:
+        right = [{"tasks_per_node": 1, "cpus_per_task": ranks * plan.cpus_per_task}]
+        text = f"the program is started once, the job has {plan.world_size} tasks"
+        yield Found(text, warns=True, suggestions=right, certain=plan.nodes == 1)
+    elif 0 < gpus < ranks:
         text = f"{ranks} ranks per node with {counted(gpus, 'GPU')}: two ranks cannot share a GPU under NCCL"
         yield Found(text, suggestions=right)
     elif plan.launcher == "tasks" and 1 < ranks < gpus:
@@ -60,14 +64,17 @@ def whole_nodes(plan: Plan) -> Iterator[Found]:
     """Refuse a part of each of several nodes where a site takes whole nodes only; warn where all of each is charged."""
     each, most, cores = plan.gpus_per_node, plan.partition.gpus_per_node, plan.partition.cores_per_node
     way, key, written = plan.site.multi_node, ("multi_node",), plan.script.cpus if plan.script else None
-    text = f"{plan.nodes} nodes with {each} of {most} GPUs each: "
-    parts = plan.nodes > 1 and 0 < each < most
+    several, unit = plan.nodes > 1, "GPUs"
+    if way == "exclusive" and several and not most:
+        each, most, unit = plan.tasks_per_node * plan.cpus_per_task, cores or 0, "cores"
+    text = f"{counted(plan.nodes, 'node')} with {each} of {most} {unit}{' each' if several else ''}: "
+    parts = 0 < each < most and (several or "--exclusive" in plan.directives)
     if parts and way == "whole":
         right: Suggestion = {"gpus_per_node": most} if plan.gpus > most else {"nodes": 1, "gpus_per_node": plan.gpus}
         yield Found(f"{text}on several nodes {plan.name} takes whole nodes only", key, suggestions=[right])
     if parts and way == "exclusive":
-        hours = plan.nodes * most * plan.seconds * plan.max_attempts / 3600
-        text += f"{plan.name} charges a job on several nodes for all {plan.nodes * most} GPUs, {hours:g} GPU-hours"
+        text += f"{plan.name} charges a job {'on several nodes' if several else 'with --exclusive'} for all "
+        text += ", ".join(filter(None, [f"{plan.nodes * most} {unit}", str(plan.cost or "")]))
         yield Found(text, key, warns=True)
     if way == "whole" and cores and written and written > cores and written % cores and not each:
         text = f"{written} cores are not whole nodes: on several nodes {plan.name} takes multiples of {cores}"
@@ -79,13 +86,14 @@ def cpus(plan: Plan) -> Iterator[Found]:
     tasks, each, part, where = plan.tasks_per_node, plan.cpus_per_task, plan.partition, plan.partition_name
     per_gpu, gpus, key = part.cpus_per_gpu, plan.gpus_per_node, partition_key(plan, "cpus_per_gpu")
     cores, share, script = part.cores_per_node, gpus * (per_gpu or 0), plan.script
-    shape = f"{counted(tasks, 'task')} x {each} = {tasks * each} cores per node"
+    kind = "cores of 2 hyperthreads" if script and script.threads > 1 else "cores"
+    shape = f"{counted(tasks, 'task')} x {each} = {tasks * each} {kind} per node"
     default: Suggestion = {"cpus_per_task": None}
     if cores and tasks * each > cores:
         fewer = [{"cpus_per_task": max(cores // tasks, 1)}, default, {"tasks_per_node": max(cores // each, 1)}]
         text = f"{shape}, but a {where} node has {cores}"
         yield Found(text, partition_key(plan, "cores_per_node"), suggestions=fewer)
-    elif share and tasks * each > share:
+    elif share and tasks * each > share and not (plan.nodes > 1 and plan.site.multi_node == "exclusive"):
         exact = part.cpus_per_gpu_exact
         text = f"{shape} exceed the {gpus} x {per_gpu} = {share} that {where} gives with {counted(gpus, 'GPU')}"
         text += "" if exact else "; the surplus is charged as more GPUs"

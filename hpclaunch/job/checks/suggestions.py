@@ -38,8 +38,13 @@ def changes(after: Plan, script: Script, keys: Iterable[str]) -> list[tuple[str,
     for name, (key, value, text) in own.planned(after).items():
         resource = name.startswith("l.")
         option = given.first(name) if resource else given.last(name)
-        about = key in keys or (together and (key in _SIZES or (option and key in _TOTALS)))
-        if value and about and (option is None) and value not in ("0", "gpu:0"):
+        either = set(key.split(" or --"))  # --ntasks stands for both, and stays alone
+        other = len(either) > 1 or (key == "tasks_per_node" and given.last("ntasks"))
+        about = keys & either or (together and (key in _SIZES or (option and key in _TOTALS)))
+        if value in ("0", "gpu:0"):
+            if about and option and not resource:
+                found.append((f"no {option.written}", Edit(option.line, rf"\s*{option.pattern}", "")))
+        elif value and about and option is None and not other:
             found.append((text, Edit(script.last, "$", f"\n#{after.scheduler.prefix} {text}")))
         elif value and about and option and own.same(option) != value:
             found.append((text, Edit(option.line, option.pattern, text[3:] if resource else text)))

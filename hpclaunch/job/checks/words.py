@@ -22,7 +22,6 @@ SHELLS_OWN = words(
     """
 )
 
-
 # What templates and examples leave to be filled in: anywhere, and where a name of the user's own belongs.
 _PLACEHOLDER = (
     r"(?i)(?<![^/=@:+])<[A-Za-z][\w -]*>(?![^/=@:.+])|<(?:your|my|insert|path)[\w /-]*>"
@@ -32,7 +31,7 @@ _PLACEHOLDER = (
 _NAME = (
     r"(?i)<[^>]*>|\byour?(?:[-_. @][\w.]*|\b)|\bhh:mm(?::ss)?\b|\bx{3,}\b|\b(?:todo|fixme|fill[-_ ]?in)\b|\{\{?\w+\}?\}"
     r"|\b(?:my|some)[-_]?(?:project|account|email)\b|\b(?:project|account)[-_]?(?:id|code|name)\b"
-    r"|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
+    r"|(?-i:\bABC\b)|@?\bexample\.(?:com|org)\b|\b(?:insert|replace)[-_]\w+"
 )
 # Options that hold a name of the user's own.
 _OWN = {"account", "partition", "qos", "mail-user", "time", "constraint", "storage", *"PqMA", "l.storage", "l.walltime"}
@@ -42,7 +41,7 @@ def account(plan: Plan) -> Iterator[Found]:
     """Refuse an account whose suffix is another partition's; warn of none."""
     suffixes, own, script = plan.partition.account_suffixes, plan.site.partitions, plan.script
     if plan.account is None:
-        if plan.site.account_help and not (script and "account" in script.lines):
+        if plan.site.account_help and not (plan.partition.free or (script and "account" in script.lines)):
             text = f"no account to charge; use {option(plan, 'account', 'ACCOUNT')}: {plan.site.account_help}"
             yield Found(text, ("account_help",), warns=True, at=script.last if script else "")
     elif suffixes and not plan.account.endswith(tuple(suffixes)):
@@ -96,7 +95,10 @@ def modules(plan: Plan) -> Iterator[Found]:
         return
     for module in needed:
         kind = module.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
-        if not any(name == module or name.partition("/")[0].endswith(kind) for _, name in loaded[:first]):
+        older = next((one for one in loaded[:first] if one[1].partition("/")[0].endswith(kind)), None)
+        if older and older[1] != module:
+            yield Found(f"{older[1]} is an older name; use {module}", partition_key(plan, "modules"), True, at=older[0])
+        elif not older:
             line, _ = next((one for one in loaded if one[1] == module), loaded[first])
             text = f"{loaded[first][1]} on {plan.partition_name} needs {module}, loaded before it"
             yield Found(text, partition_key(plan, "modules"), at=line)

@@ -34,11 +34,11 @@ class Asked(Struct):
     starts: int = 1
     gpus: int = 0
     cpus: int | None = None
+    threads: int = 1  # how many of the cpus that a directive counts are one core
     total: int | None = None  # cores of the whole job, as the directives count them
     cpus_said: bool = True  # not merely the one for each task that Slurm gives by itself
     seconds: int | None = None
     folder: bool = False  # the job starts in the folder of its submission
-    size_line: int = 0
     open_queue: bool = False  # the site chooses where it runs
 
     def set(self, key: str, value: Any, option: Option) -> None:

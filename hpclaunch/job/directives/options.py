@@ -71,14 +71,17 @@ class Directives(Struct):
 class Script(Struct, frozen=True):
     """Somebody's script as the checks see it: its directives, and the line of each key and text of the request.
 
-    `cpus` are the cores of the whole job as the script counts them, None if it does not. `steps` tells whether it
-    starts anything with the scheduler's own launcher, `traps` whether its shell handles signals.
+    `cpus` are the cores of the whole job as the script counts them, None if it does not; `threads` of its cpus are one
+    core. `steps` tells whether it starts anything with the scheduler's own launcher, `parallel` whether something
+    starts its program's ranks, `traps` whether its shell handles signals.
     """
 
     directives: Directives
     lines: dict[str, int] = {}
     cpus: int | None = None
     steps: bool = True
+    parallel: bool = True
+    threads: int = 1
     traps: bool = False
     modules: list[tuple[int, str]] = []
 

@@ -126,7 +126,6 @@ def _sizes(asked: Asked) -> None:
     asked.cpus, asked.gpus = math.ceil(cpus / asked.nodes), (gpus or 0) // asked.nodes
     asked.starts = max(size("mpiprocs", "ppn") // asked.nodes or number // asked.nodes, 1)
     if first := of_cpus or of_gpus:
-        asked.size_line = first.line
         own = {"nodes": of_cpus, "cpus_per_task": of_cpus, "gpus_per_node": of_gpus}
         asked.lines |= {key: (one or first).line for key, one in own.items()}
     # mem and jobfs are totals of the job, mem in a chunk is the chunk's.

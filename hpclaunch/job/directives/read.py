@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from hpclaunch.profile.search import Profile
 
 PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
+DIRECTIVE = {"pbs": re.compile(r"\s*#PBS"), "slurm": re.compile("#SBATCH")}  # PBS takes indented ones too
 # Misspelt prefixes and such with a blank; `##SBATCH` is how people switch a directive off.
-_ALMOST = re.compile(r"\s*#\s*(PBS|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])", re.IGNORECASE)
+_ALMOST = re.compile(r"(?i)\s*#\s*(PBS|P\w\w(?= +-l +\w+=)|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])")
 
 
 class Dialect(Protocol):
@@ -50,10 +51,9 @@ def scheduler_of(lines: list[str], wanted: str | None = None) -> str | None:
     One that has those of several is for the `wanted` one too.
     """
     top = lines[: first_command(lines)]
-    if wanted and any(line.startswith(PREFIX[wanted]) for line in top):
+    if wanted and any(DIRECTIVE[wanted].match(line) for line in top):
         return wanted
-    own = ((name, line.startswith(prefix)) for line in [*top, *lines] for name, prefix in PREFIX.items())
-    return next((name for name, found in own if found), None)
+    return next((name for line in [*top, *lines] for name in PREFIX if DIRECTIVE[name].match(line)), None)
 
 
 def first_command(lines: list[str]) -> int:
@@ -73,16 +73,12 @@ def read(lines: list[str], scheduler: str, heredocs: Iterable[int] = ()) -> Dire
     late = []
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r")
-        if number <= end and line.startswith(prefix):
+        if number <= end and DIRECTIVE[scheduler].match(line):
             found.lines.append(number)
-            read_line(found, number, text[len(prefix) :])
-        elif line.startswith(prefix) and number not in heredocs:
+            read_line(found, number, text.lstrip()[len(prefix) :])
+        elif DIRECTIVE[scheduler].match(line) and number not in heredocs:
             late.append(number)
-        elif (
-            number not in heredocs
-            and (match := _ALMOST.match(text))
-            and (match[1].upper() == "PBS") == (prefix == "#PBS")
-        ):
+        elif number not in heredocs and (match := _ALMOST.match(text)) and match[1][0].upper() == prefix[1]:
             read_line(almost, number, f" {text[match.end() :]}")
     if late:
         which = f" (lines {late[0]}-{late[-1]})" if len(late) > 1 else ""
@@ -91,7 +87,7 @@ def read(lines: list[str], scheduler: str, heredocs: Iterable[int] = ()) -> Dire
         found.say(late[0], text, "late")
     names = {option.name for option in found.options}
     for number in dict.fromkeys(option.line for option in almost.options if option.name not in names):
-        found.say(number, f"a comment to the scheduler; directives begin with {prefix} in column 1", "almost")
+        found.say(number, f"a comment to the scheduler; the line must begin with {prefix}", "almost")
     return found
 
 

@@ -128,15 +128,18 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
         own, partition = site.find_partition(word) or ("", Partition())
         if option is None or (name == "constraint" and not own):
             continue
+        before = (site.find_partition(str(asked.values.get("partition"))) or ("", partition))[1]
+        if own and before.compute_capability != partition.compute_capability:
+            text = f"{option.directive} has {partition.gpu or 'no GPUs'}, the constraint asks for {before.gpu}"
+            given.say(option.line, text, "partition", key=("partitions", own))
         asked.set("partition", word or option.value, option)
         right = "partition" if word != own else _way(own, partition)
         if len(parts) > 1:
             asked.left.append((option.line, option.directive, f"taken for {own}"))
         elif own and right != name:
-            text = (
-                f"{option.directive}: {word} is a {right} of {asked.profile.name}, not a {name}; use --{right}={word}"
-            )
-            edit = Edit(option.line, option.pattern, f"--{right}={word}")
+            use = f"--{right}={word}"
+            text = f"{option.directive}: {word} is a {right} of {asked.profile.name}, not a {name}; use {use}"
+            edit = Edit(option.line, option.pattern, use)
             given.say(option.line, text, "partition", key=("partitions", own), edits=[edit])
     account = typed.get("account") or asked.values.get("account") or ""
     suffix = "@" + account.rpartition("@")[2]
@@ -155,10 +158,14 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
 
 
 def _sizes(asked: Asked) -> None:
-    given, cores = asked.directives, asked.partition.cores_per_node
+    site, given, cores = asked.profile.site, asked.directives, asked.partition.cores_per_node
     tasks, per_node, per_task, per_gpu = (
         given.value(given.last(name), count) for name in ("ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu")
     )
+    if (per_task or per_gpu) and "--hint=nomultithread" in site.directives:  # else it counts hyperthreads
+        hint = given.last("hint", "threads-per-core")
+        asked.threads = 1 if hint and hint.value in ("nomultithread", "1") else 2
+        per_task, per_gpu = (number and math.ceil(number / asked.threads) for number in (per_task, per_gpu))
     nodes = asked.values.get("nodes") or given.value(given.last("nodes"), _nodes)
     if nodes is None and tasks and (per_node or cores):  # Slurm packs nodes as full as can be where it may choose
         nodes = math.ceil(tasks / (per_node or max((cores or 1) // (per_task or 1), 1)))
@@ -172,7 +179,6 @@ def _sizes(asked: Asked) -> None:
     for key, names in _SIZES.items():
         if option := next(filter(None, map(given.last, names)), None):
             asked.lines[key] = option.line
-    asked.size_line = asked.lines.get("tasks_per_node") or asked.lines.get("nodes") or 0
 
 
 def _nodes(text: str) -> int:
@@ -213,13 +219,14 @@ def _gres(text: str) -> tuple[int | None, bool]:
 def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
     name, way = plan.partition_name, _way(plan.partition_name, plan.partition)
+    threads = plan.script.threads if plan.script else 1
     rows: dict[str, tuple[str, str | None]] = {
         "nodes": ("nodes", str(plan.nodes)),
         "ntasks-per-node": ("tasks_per_node", str(plan.starts_per_node)),
         "ntasks": ("nodes or --tasks_per_node", str(plan.starts)),
         "gres": ("gpus_per_node", f"gpu:{plan.gpus_per_node}"),
         **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("gpus_per_node", None)),
-        "cpus-per-task": ("cpus_per_task", str(plan.cpus_per_start)),
+        "cpus-per-task": ("cpus_per_task", str(plan.cpus_per_start * threads)),
         "time": ("walltime", plan.walltime),
         "account": ("account", plan.account),
         "qos": ("qos", plan.qos.name if plan.qos else None),
