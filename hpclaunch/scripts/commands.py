@@ -11,7 +11,7 @@ from hpclaunch.scripts.launch import Program, assignments, is_python, opened, re
 from hpclaunch.scripts.ranks import step_size
 from hpclaunch.scripts.shell import Command, Word
 
-_PORT_OPTIONS = re.compile(r"(?:-(?:master|process)[_-]port|rdzv[_-]endpoint|MASTER_PORT)[= ](?:\S*:)?(\S+)")
+_PORT_OPTIONS = re.compile(r"(?:[_-](?:master|process)[_-]port|rdzv[_-]endpoint|MASTER_PORT)[= ](?:\S*:)?(\S+)")
 _EDITS = ("sed", "awk", "grep", "perl")  # their words are programs and patterns
 _COUNTS = re.compile(r"\w*(nodes?|hosts?|machines?|nnodes)\w*", re.IGNORECASE)  # names of a number of nodes
 _STAYS = ("wait", "sleep", "tail", "fg")  # they keep a script from its end

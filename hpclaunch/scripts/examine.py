@@ -119,8 +119,7 @@ def _unread(text: str, body: shell.Script) -> Iterator[tuple[str, Found]]:
         yield "crlf", Found(what, at=text[: text.index("\r\n")].count("\n") + 1, edits=[Edit(0, "\r", "")])
     for number, line in enumerate(split_lines(text), 1):
         if line != line.rstrip() and line.rstrip().endswith("\\") and "#" not in line and number not in body.heredocs:
-            what, edit = "a blank after the last \\: the command ends here", Edit(number, r"\\[ \t]+$", "\\")
-            yield "shell", Found(what, at=number, warns=True, edits=[edit])
+            yield "shell", Found("a blank after the last \\: the command ends here", at=number, warns=True)
     if body.error:
         yield "shell", Found(body.error[1], at=body.error[0])
     elif body.unread:

@@ -155,6 +155,7 @@ CASES = [
     ("early-variable", "jean-zay", TWO, "srun python", "export NODE=$SLURM_NODEID\nsrun python", 12, True),
     ("fixed-port", "jean-zay", JZ.replace("=4\n#SBATCH --gres=gpu:4", "=2\n#SBATCH --gres=gpu:2"),
      "srun", "export MASTER_PORT=12345\nsrun", 12, True),
+    ("fixed-port", "gadi", GADI, "python", "accelerate launch --main_process_port 29501", 10, True),
     ("fixed-port", "gadi", GADI, "python", "mpirun -x MASTER_PORT=12355 python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh python", 10, True),
     ("pbsdsh", "gadi", GADI_2, "mpirun -np 8 python", "pbsdsh -u python", 10, True),

@@ -72,7 +72,7 @@ def walltime(plan: Plan) -> Iterator[Found]:
     """Refuse a walltime above the partition's limit for the job's size, an unreadable one, and a script without one."""
     script, tiers = plan.script, plan.partition.walltime
     if script and not plan.request.walltime and "walltime" not in script.lines and not plan.site.any_partition:
-        text = f"no walltime requested, and {plan.name}'s default is short; use {option(plan, 'walltime', 'HH:MM:SS')}"
+        text = f"no walltime requested, and the site's default may be short; use {option(plan, 'walltime', 'HH:MM:SS')}"
         yield Found(text, ("default_walltime",), warns=plan.partition.free, at=script.last)
     number = tier_of(tiers, plan.cpus)
     limits = [times.clock_seconds(tier.max_walltime) for tier in tiers]
