@@ -214,6 +214,7 @@ def test_unconfirmed_limits_only_warn():
         "normalbw": {"charge"},
         "expressbw": {"charge"},
         "hugemem": {"mem_gb_per_node"},
+        "archive": {"internet"},
         "prepost": {"cores_per_node", "mem_gb_per_node", "max_cores"},
         "visu": {"cores_per_node", "max_cores"},
         "compil_h100": {"cores_per_node"},
