@@ -23,7 +23,7 @@ class PbsExecutor(ScriptExecutor):
 
     def __init__(self, folder: Path | str, plan: Plan | None = None, max_num_timeout: int = 3) -> None:
         # submitit's default is one task, whatever there is of GPUs
-        super().__init__(folder, plan or plan_of({"site": GENERIC_SITE, "tasks_per_node": 1}))
+        super().__init__(plan or plan_of({"site": GENERIC_SITE, "tasks_per_node": 1}), folder)
         self.max_num_timeout = max_num_timeout
 
     @classmethod

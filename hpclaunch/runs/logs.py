@@ -153,18 +153,11 @@ class _Stream:
         return {"job": output} if output else {}
 
 
-def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
+def read(run: Run, rank: int | None, ended: Callable[[], bool] | None = None, err: bool = False) -> Iterator[str]:
     """Yield the lines that are there: those written to stdout, then those to stderr; with `err` only the latter.
 
-    Raises HpclaunchError if the one rank asked for has no log.
-    """
-    yield from follow(run, rank, None, err)
-
-
-def follow(run: Run, rank: int | None, ended: Callable[[], bool] | None, err: bool = False) -> Iterator[str]:
-    """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
-
-    Raises HpclaunchError if the one rank asked for never had a log, and whatever `ended` raises.
+    With `ended` also those that come, until `ended()` and a poll that brings no more. Raises HpclaunchError if the
+    one rank asked for never had a log, and whatever `ended` raises.
     """
     kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
     streams = [_Stream(run, rank, *names) for names in kinds[err:]]
