@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers import run_folder, scheduler
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
@@ -149,7 +148,9 @@ class _Stream:
             found = run_folder.logs(self.run.path, name, self.rank)
             if found or self.rank is not None:
                 return {"" if self.rank is not None else f"{label}{number}": path for number, path in found.items()}
-        output = own_output(self.run) if run_folder.RANK_LOG in self.names and (over or _foreign(self.run)) else None
+        if run_folder.RANK_LOG not in self.names or not (over or _foreign(self.run)):
+            return {}
+        output = scheduler(self.run.scheduler).output(self.run)
         return {"job": output} if output else {}
 
 
@@ -184,11 +185,6 @@ def read(run: Run, rank: int | None, ended: Callable[[], bool] | None = None, er
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
     return "HPCLAUNCH_RUN_DIR" not in (run_folder.read(run.path, run_folder.SCRIPT) or "HPCLAUNCH_RUN_DIR")
-
-
-def own_output(run: Run) -> Path | None:
-    """Return the file of what the job script itself printed, or None if it is not there."""
-    return schedulers.scheduler(run.scheduler).output(run)
 
 
 def tail(path: Path, count: int) -> list[str]:

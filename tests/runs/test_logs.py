@@ -13,6 +13,7 @@ import tracemalloc
 import msgspec
 import pytest
 
+from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import logs, registry
 from hpclaunch.runs.registry import Run
@@ -206,7 +207,7 @@ def test_own_output_is_found_by_the_jobs_id(run, scheduler, job_id, name):
     top = run.path.parent.parent
     for other in (name, name.replace("12", "112"), "train.o1"):
         (top / other).write_text("")
-    assert logs.own_output(msgspec.structs.replace(run, scheduler=scheduler, id=job_id)) == top / name
+    assert schedulers.scheduler(scheduler).output(msgspec.structs.replace(run, id=job_id)) == top / name
 
 
 @pytest.mark.parametrize(
