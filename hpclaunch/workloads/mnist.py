@@ -23,6 +23,7 @@ import argparse
 import importlib.util
 import json
 import math
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -304,6 +305,10 @@ class Checkpoints(Callback):
         if self.path:
             self.save(trainer)
 
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if self.args.strategy in SPAWNING:
+            multiprocessing.util.Finalize(None, end, exitpriority=-100)  # last, when its results are sent
+
     def leave(self, trainer: Trainer) -> None:
         """End all ranks at once with exit code 75, "try again": all is saved."""
         if trainer.is_global_zero:
@@ -530,6 +535,17 @@ def fit(trainer: Trainer, model: DigitsModel, data: DigitsData, resumed: Path | 
         sys.exit(f"mnist.py: not all {trainer.world_size} ranks came together within {timeout} s: {reason}")
 
 
+def end() -> None:
+    """End a rank that has done its work.
+
+    Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate called
+    without an active exception"), and its launcher takes the training for a failed one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
 def main() -> None:
     stop = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call] # with spawned ranks
     note_signal(signal.SIGUSR1, stop)  # before it only the imports: nothing to save yet
@@ -583,11 +599,7 @@ def main() -> None:
         )
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-        # Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate
-        # called without an active exception"), and its launcher takes the training for a failed one.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        end()
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def step_variables(
     places = _places(hosts, tasks, rank, tasks)
     step = {
         "SLURM_STEP_ID": "0",
+        "SLURM_STEPID": "0",
         "SLURM_STEP_NODELIST": ",".join(hosts),
         "SLURM_STEP_NUM_NODES": str(len(hosts)),
         "SLURM_STEP_NUM_TASKS": places["SLURM_NTASKS"],
@@ -64,6 +65,7 @@ def _places(hosts: Sequence[str], tasks: int, rank: int, local_ranks: int) -> di
     return {
         "SLURM_NNODES": str(len(hosts)),
         "SLURM_NTASKS": str(len(hosts) * tasks),
+        "SLURM_NPROCS": str(len(hosts) * tasks),
         "SLURM_NTASKS_PER_NODE": str(tasks),
         "SLURM_TASKS_PER_NODE": f"{tasks}(x{len(hosts)})" if len(hosts) > 1 else str(tasks),
         "SLURMD_NODENAME": hosts[node],
