@@ -58,12 +58,14 @@ def as_request(report: Report, target: Profile) -> tuple[str, list[str], list[st
     plan, found = consider(target, request)
     against = [text for text in request.directive for one in found if one.check == "repeated" and text in one.message]
     left += [f"{text}: the command's own options stand for it" for text in against]
+    added = [text for text in own.site.directives if same and text not in [one for _, one in asked.carried]]
+    left += [f"{text}: the command's job has it, the script's not" for text in added]
     of, given = dialect(own.site.scheduler), asked.directives
     for name, (key, value, text) in of.planned(plan).items() if plan and same else ():
         option = given.first(name) if of.TOGETHER else given.last(name)
         if option and value and key != "partition" and {*of.same(option).split("+")} != {*value.split("+")}:
             left.append(f"line {option.line}: {option.directive}: the command asks for {text}")
-        elif value and key in words("mem_gb jobfs_gb storage") - asked.lines.keys():
+        elif value and key in words("walltime mem_gb jobfs_gb storage") - asked.lines.keys():
             left.append(f"{text}: the command asks for it, the script for none")
     values["directive"] = [text for text in request.directive if text not in against]
     return ("", [], problems) if problems else (make_request(values).command_line(), left, [])
@@ -115,9 +117,7 @@ def _around(program: Program, values: dict[str, Any], left: list[str], site: Sit
                 values["module"] += map(str, names)
             case ["module", "purge"] if first and site and site.module_purge:
                 values["module"] = []  # the job purges at its beginning
-            case ["source" | ".", path] if (
-                first and _VENV.fullmatch(path) and not {"venv", *expands} & {*values, *values["env"]}
-            ):
+            case ["source" | ".", path] if first and _VENV.fullmatch(path) and not expands & {*values["env"]}:
                 values["venv"] = path.removesuffix("/bin/activate")
             case ["export"] if literal:
                 values["env"] |= {one.name: str(one.value) for one in command.settings}

@@ -36,6 +36,7 @@ def test_the_job_gets_nothing_of_the_profiles(ask):
     assert "#PBS -l storage" not in script
     assert "#PBS -l jobfs=1GB" in script
     assert "left out: -l jobfs=1GB: the command asks for it, the script for none" in left
+    assert "left out: -j oe: the command's job has it, the script's not" in left
 
 
 def test_the_order_of_the_lines_stays(ask):
