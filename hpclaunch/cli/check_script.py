@@ -44,10 +44,11 @@ def check_script(path: Path, site: str | None, typed: dict[str, Any], *, fix: bo
         answer = {"script": name, "site": profile.name, "refused": report.refused, "diagnostics": records}
         echo_json(answer if new is None else answer | {"fixed": [one.record() for one in done], "text": new})
         return report.refused
+    now = name if new is None else f"{name} (fixed)"  # of which the lines are
     for one in done:
         click.echo(_line(name, one, "fixed"), err=True)
     for one in report.diagnostics:
-        click.echo(_line(name, one, "error" if one.refuses else "warning"), err=new is not None)
+        click.echo(_line(now, one, "error" if one.refuses else "warning"), err=new is not None)
     errors = sum(one.refuses for one in report.diagnostics)
     count = f"{counted(errors, 'error')}, {counted(len(report.diagnostics) - errors, 'warning')}"
     summary = count if report.diagnostics else "nothing left to fix" if done else "nothing to say"

@@ -13,16 +13,8 @@ from hpclaunch.cli.options import LAUNCH, job_command
 from hpclaunch.cli.requests import launch_request, planned_request, rendered
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.request import Request
-from hpclaunch.profile.search import Profile
 
 quiet_option = click.option("--quiet", is_flag=True, help="No summary on stderr, only warnings.")
-
-
-def planned(profile: Profile, request: Request, quiet: bool) -> tuple[Plan, str]:
-    """Return the plan and the script of a request; print the summary unless `quiet`, and the warnings, on stderr."""
-    plan = make_plan(profile, request)
-    return plan, summarized(plan, quiet)
 
 
 def summarized(plan: Plan, quiet: bool) -> str:
@@ -53,7 +45,8 @@ def render_command(
         raise click.UsageError("--json goes with --explain: the script itself is text")
 
     request, profile = planned_request(ctx, values)
-    plan, script = planned(profile, request, quiet)
+    plan = make_plan(profile, request)
+    script = summarized(plan, quiet)
     if output is not None:
         private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
         if private and (output.is_file() or not output.exists()):  # not /dev/stdout
@@ -65,7 +58,7 @@ def render_command(
         from hpclaunch.job.render import render
 
         plan = plan.hidden()
-        show(ctx, plan, profile, render(plan), as_json)
+        show(ctx, plan, profile, render(plan)[0], as_json)
     elif output is None:
         click.echo(script, nl=False)
 
@@ -84,7 +77,8 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True, starts=True)
-    plan, script = planned(profile, request, quiet)
+    plan = make_plan(profile, request)
+    script = summarized(plan, quiet)
     if plan.scheduler.here:
         job_id = new_id()
         run(script, job_id, HPCLAUNCH_JOB_ID=job_id)

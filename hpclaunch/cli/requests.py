@@ -59,9 +59,9 @@ def load_site(name: str) -> search.Profile:
 
 def rendered(plan: Plan) -> tuple[str, list[Path]]:
     """Render the job script; announce the templates that are not shipped, and return them too."""
-    from hpclaunch.job import render
+    from hpclaunch.job.render import Cache, render
 
-    script, templates = render.rendered(plan, render.Cache(paths.user_cache()))
+    script, templates = render(plan, Cache(paths.user_cache()))
     announce(map(paths.shown, templates))
     return script, templates
 
@@ -102,17 +102,17 @@ def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, 
     return _request(ctx, values)
 
 
-def launch_request(ctx: click.Context, values: dict[str, Any], scheduler: str) -> tuple[Request, search.Profile]:
-    """Return the request of a launch, and the profile of the site, or of any site with that scheduler.
+def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tuple[Request, search.Profile]:
+    """Return the request of a launch, and the profile of the site, or of any site with the scheduler `kind`.
 
     Sizes that are not typed are the allocation's.
     """
     from hpclaunch.job.machine import look_up_program
 
     values |= _untyped(ctx, SIZES)
-    name = values["site"] or search.match_host() or scheduler
-    if search.load(name).site.scheduler != scheduler:
-        name = scheduler
+    name = values["site"] or search.match_host() or kind
+    if search.load(name).site.scheduler != kind:
+        name = kind
     values["site"], profile = name, load_site(name)
     return look_up_program(profile.site, _request(ctx, values), starts=True), profile
 

@@ -81,8 +81,7 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
-    lines = logs.follow(run, rank, Watch([run]).look, err) if follow else logs.read(run, rank, err)
-    for line in lines:
+    for line in logs.read(run, rank, Watch([run]).look if follow else None, err):
         echo(line)
 
 

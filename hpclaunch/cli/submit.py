@@ -9,10 +9,11 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
-from hpclaunch.cli.job import planned, quiet_option
+from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
 from hpclaunch.profile.search import Profile
@@ -52,7 +53,8 @@ def submit_command(
     before = [_last_attempt(run) for run in registry.find(after)] if after else []
     name = ""
     if script is None:
-        plan, text = planned(profile, request, quiet)
+        plan = make_plan(profile, request)
+        text = summarized(plan, quiet)
     else:
         from hpclaunch.scripts import own
 
@@ -76,19 +78,19 @@ def submit_command(
             from hpclaunch.runs import logs
             from hpclaunch.runs.watch import Watch
 
-            for line in logs.follow(run, None, ended=Watch([run]).look):
+            for line in logs.read(run, None, Watch([run]).look):
                 echo(line, err=True)
         raise SystemExit(wait([run])[0])
 
 
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
     """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
-    from hpclaunch.executors import script_executor
+    from hpclaunch.executors.script import ScriptExecutor
 
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = script_executor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=_print_id).run
     for warning in found:
         talk(f"warning: {warning.message}")
     return run

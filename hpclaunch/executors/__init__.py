@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hpclaunch.executors.parameters import plan_of
-from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:
     from hpclaunch.executors.script import ScriptExecutor
-    from hpclaunch.job.plan import Plan
-
-
-def script_executor(plan: Plan) -> ScriptExecutor:
-    """Return the executor of a plan, under any scheduler."""
-    from hpclaunch.executors.script import ScriptExecutor
-
-    return ScriptExecutor(f"{RUNS}/%j", plan)
 
 
 def executor(site: str, **options: Any) -> ScriptExecutor:
@@ -25,4 +16,6 @@ def executor(site: str, **options: Any) -> ScriptExecutor:
     The options are those of the command line, by their names with underscores. Raises HpclaunchError if the site
     would refuse them.
     """
-    return script_executor(plan_of({"site": site, **options}))
+    from hpclaunch.executors.script import ScriptExecutor
+
+    return ScriptExecutor(plan_of({"site": site, **options}))

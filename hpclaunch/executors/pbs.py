@@ -1,4 +1,4 @@
-"""submitit's executor for PBS, made from a plan or by `submitit.AutoExecutor(folder, cluster="pbs")`.
+"""submitit's executor for PBS, as `submitit.AutoExecutor(folder, cluster="pbs")` makes it.
 
 submitit imports this module in every job of its own: it must stay light.
 """
@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpclaunch.executors.parameters import plan_of
 from hpclaunch.executors.script import ScriptExecutor
-
-if TYPE_CHECKING:
-    from hpclaunch.job.plan import Plan
 
 GENERIC_SITE = "pbs"
 
@@ -21,9 +17,9 @@ GENERIC_SITE = "pbs"
 class PbsExecutor(ScriptExecutor):
     """The executor of submitit's AutoExecutor for PBS; its parameter `site` is by default the generic profile."""
 
-    def __init__(self, folder: Path | str, plan: Plan | None = None, max_num_timeout: int = 3) -> None:
+    def __init__(self, folder: Path | str, max_num_timeout: int = 3) -> None:
         # submitit's default is one task, whatever there is of GPUs
-        super().__init__(folder, plan or plan_of({"site": GENERIC_SITE, "tasks_per_node": 1}))
+        super().__init__(plan_of({"site": GENERIC_SITE, "tasks_per_node": 1}), folder)
         self.max_num_timeout = max_num_timeout
 
     @classmethod

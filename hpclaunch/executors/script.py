@@ -17,6 +17,7 @@ from submitit.core import core, utils
 from hpclaunch.executors import parameters
 from hpclaunch.executors.job import ScriptJob
 from hpclaunch.runs.submit import hand_over, note
+from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
     from hpclaunch.job.plan import Plan
@@ -36,7 +37,7 @@ class ScriptExecutor(core.Executor):
     max_num_timeout = 3
     _at_once: int | None = None  # jobs of an array
 
-    def __init__(self, folder: Path | str, plan: Plan) -> None:
+    def __init__(self, plan: Plan, folder: Path | str = f"{RUNS}/%j") -> None:
         super().__init__(folder)
         self.plan = plan
 
@@ -134,13 +135,8 @@ class ScriptExecutor(core.Executor):
             command=shlex.split(self._submitit_command_str),
             request=structs.replace(request, env=request.env | settings, workload=None, command=[sys.executable]),
         )
-        return render(plan)
+        return render(plan)[0]
 
     @property
     def _submitit_command_str(self) -> str:
         return shlex.join([sys.executable, "-u", "-m", "submitit.core._submit", str(self.folder)])
-
-    @classmethod
-    def affinity(cls) -> int:
-        """Keep AutoExecutor from choosing this class: it is made from a plan."""
-        return -1

@@ -20,6 +20,7 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.profile.yamlfile import Document, Key, place_of
 
 _LONGEST = 100  # characters of a value; the script has all of it
+Names = tuple[str, ...]  # in a template, as `plan.site.umask`
 _MARK = re.compile("\x01([0-9]{1,9})\x02")
 
 
@@ -64,8 +65,8 @@ class _Piece(Struct, frozen=True):
     """A piece of printed text: its place in a template, and what the expression and the condition around it name."""
 
     where: str
-    names: tuple[str, ...] = ()
-    condition: tuple[str, ...] = ()
+    names: Names = ()
+    condition: Names = ()
 
 
 class _Tracer(Sandbox):
@@ -74,7 +75,7 @@ class _Tracer(Sandbox):
     A mark stands before a visible character, so that filters which look at blanks (indent, trim) still work.
     """
 
-    def __init__(self, pieces: list[_Piece], assigned: dict[str, tuple[str, ...]], **options: Any) -> None:
+    def __init__(self, pieces: list[_Piece], assigned: dict[str, Names], **options: Any) -> None:
         super().__init__(**options)
         self.pieces, self.assigned = pieces, assigned
         self.filters["mark"] = _mark
@@ -85,7 +86,7 @@ class _Tracer(Sandbox):
         self._walk(tree, shown(filename or str(name)))
         return tree
 
-    def _walk(self, node: nodes.Node, file: str, condition: tuple[str, ...] = ()) -> None:
+    def _walk(self, node: nodes.Node, file: str, condition: Names = ()) -> None:
         if isinstance(node, nodes.Output):
             node.nodes = [marked for child in node.nodes for marked in self._marked(child, file, condition)]
         elif not isinstance(node, nodes.AssignBlock):  # its text is read by the template itself
@@ -99,7 +100,7 @@ class _Tracer(Sandbox):
             for child in node.iter_child_nodes():
                 self._walk(child, file, condition)
 
-    def _marked(self, child: nodes.Expr, file: str, condition: tuple[str, ...]) -> Iterator[nodes.Expr]:
+    def _marked(self, child: nodes.Expr, file: str, condition: Names) -> Iterator[nodes.Expr]:
         """Yield what prints the same as `child`, with marks."""
         if isinstance(child, nodes.TemplateData):
             marked = []
@@ -112,7 +113,7 @@ class _Tracer(Sandbox):
             self.pieces.append(_Piece(f"{file}:{child.lineno}", self._names(child), condition))
             yield nodes.Filter(child, "mark", [number], [], None, None, lineno=child.lineno)
 
-    def _names(self, node: nodes.Node) -> tuple[str, ...]:
+    def _names(self, node: nodes.Node) -> Names:
         return resolved(_names(node), self.assigned)
 
 
@@ -122,7 +123,7 @@ def _mark(value: object, number: int) -> str:
     return f"{text[:blank]}\x01{number}\x02{text[blank:]}" if text.strip() else text
 
 
-def _names(node: nodes.Node) -> tuple[str, ...]:
+def _names(node: nodes.Node) -> Names:
     """Return the longest names in an expression, as `plan.site.umask`."""
     names, above = [], node
     while isinstance(above, nodes.Getattr):
@@ -133,9 +134,7 @@ def _names(node: nodes.Node) -> tuple[str, ...]:
     return tuple(name for child in node.iter_child_nodes() for name in _names(child))
 
 
-def resolved(
-    names: tuple[str, ...], assigned: dict[str, tuple[str, ...]], passed: tuple[str, ...] = ()
-) -> tuple[str, ...]:
+def resolved(names: Names, assigned: dict[str, Names], passed: Names = ()) -> Names:
     """Return the names with those that templates set replaced by what they are made from."""
     found: list[str] = []
     for name in names:
@@ -148,7 +147,7 @@ def resolved(
 def explain(plan: Plan, profile: Profile, script: str, sources: Mapping[str, Source]) -> list[Line]:
     """Return the lines of the plan's script with their origins; `sources` says how each given option came in."""
     pieces: list[_Piece] = []
-    assigned: dict[str, tuple[str, ...]] = {}
+    assigned: dict[str, Names] = {}
     marked: list[str] = []
     with suppress(TemplateError):  # a template that reads its own output stumbles over the marks in it
         marked = fill(plan, kind=partial(_Tracer, pieces, assigned))[0].split("\n")

@@ -58,18 +58,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return not (isinstance(obj, Scheduler) and callable(value)) and super().is_safe_attribute(obj, attr, value)
 
 
-def render(plan: Plan, cache: Cache | None = None) -> str:
-    """Return the job script of `plan`; the same plan gives the same bytes.
+def render(plan: Plan, cache: Cache | None = None) -> tuple[str, list[Path]]:
+    """Return the job script of `plan`, the same bytes for the same plan, and those of its templates not shipped.
 
+    Its second line names the profiles and templates that are not shipped: the templates cannot leave it out.
     Raises TemplateError if the template is missing or broken, or asks for something other than what the plan has.
-    """
-    return rendered(plan, cache)[0]
-
-
-def rendered(plan: Plan, cache: Cache | None = None) -> tuple[str, list[Path]]:
-    """Return the job script, and those of its templates that are not shipped; render's, otherwise.
-
-    The second line names the profiles and templates that are not shipped: the templates cannot leave it out.
     """
     script, templates = fill(plan, cache)
     if templates:

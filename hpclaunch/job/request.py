@@ -17,10 +17,12 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables
+_SECRET = re.compile(
+    "(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW", re.IGNORECASE
+)  # names of variables; not TOKENIZERS
+NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 _HIDDEN = "(hidden)"
-# These do not change the script.
-_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")
+_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")  # these do not change the script
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from hpclaunch.errors import counted
 from hpclaunch.job.cost import job_cost
 from hpclaunch.job.limits import qos_limits
 from hpclaunch.job.plan import MNIST, Plan
-from hpclaunch.job.request import Basis, Request
+from hpclaunch.job.request import NONE, Basis, Request
 from hpclaunch.job.storage import file_systems
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
@@ -23,7 +23,6 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import Scheduler, scheduler
 
 T = TypeVar("T")
-NO_MODULES = ["none"]  # a request for no modules but those that a partition must have
 
 
 class Sizes(Struct):
@@ -166,7 +165,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
     seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
     max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
-    bare = request.module == NO_MODULES
+    bare = request.module == NONE
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)

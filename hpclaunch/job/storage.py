@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from hpclaunch.job.request import Basis, Request
+from hpclaunch.job.request import NONE, Basis, Request
 from hpclaunch.profile.model import Site
 
 
@@ -42,16 +42,17 @@ def file_systems(
     """
     found: dict[str, Basis] = {}
     links = {name: link for link in request.machine.links.items() for name in named_by(site, None, [link[1]])}
-    unused = [] if modules else named_by(site, None, site.module_paths)
+    bare = request.storage[:1] == NONE
+    unused = site.storage if bare else [] if modules else named_by(site, None, site.module_paths)
     requested = [("site.storage", name) for name in site.storage if name not in unused]
-    for key, entry in requested + [("request.storage", name) for name in request.storage]:
+    for key, entry in requested + [("request.storage", name) for name in request.storage[bare:]]:
         name, basis = as_named(site, entry), Basis((f"{key}:{entry}",))
         if name in links:
             start, target = links[name]
             basis = Basis((), f"{name}, for {'the working folder' if start == '.' else start}, which leads to {target}")
         found.setdefault(name, basis)
     paths: dict[str, Iterable[str] | dict[str, str]] = {
-        "site.module_paths": site.module_paths if modules else (),
+        "site.module_paths": site.module_paths if modules and not bare else (),
         "site.setup": site.setup,
         "site.teardown": site.teardown,
         "site.env": site.env,

@@ -52,20 +52,14 @@ class Charge(Record, frozen=True, kw_only=True):
     unit: Annotated[Line, about("The unit of the price: SU, GPU-hours, core-hours.")]
     per: Annotated[Literal["core", "gpu"], about("What is multiplied by the hours and the rate.")]
     rate: Annotated[Amount, about("Units for one core, or one GPU, for one hour.")]
-    mem_gb_per_core: Annotated[
-        Amount | None, about("Memory beyond this share is charged as cores (absent: memory is free).")
-    ] = None
-    mem_gb_block: Annotated[
-        Amount | None, about("Memory is charged in whole blocks of this size (absent: by the GB).")
-    ] = None
+    mem_gb_per_core: Annotated[Amount | None, about("More memory is charged as cores (absent: it is free).")] = None
+    mem_gb_block: Annotated[Amount | None, about("Memory is charged in blocks of this size (absent: by GB).")] = None
 
 
 class Allocation(Record, frozen=True, kw_only=True):
     """How to ask the site what remains of an account's allocation."""
 
-    command: Annotated[
-        list[Line], about("The command, word by word; {account}, and {project} without its @suffix.", min_length=1)
-    ]
+    command: Annotated[list[Line], about("Word by word; {account}, and {project} without its @suffix.", min_length=1)]
     remaining: Annotated[Line, about("What stands before the remaining amount, a regular expression.")]
 
 
@@ -95,9 +89,7 @@ class Partition(Record, frozen=True, kw_only=True):
 
     description: Line = ""
     aliases: Annotated[list[Word], about("Other names for it.")] = []
-    directives: Annotated[
-        list[Line] | None, about("Directives that request it (absent: its name; []: none is needed).")
-    ] = None
+    directives: Annotated[list[Line] | None, about("Directives that request it (absent: its name; []: none).")] = None
     constraint: Annotated[bool, Meta(description="Its name is a constraint (-C) and no partition of Slurm's.")] = False
     cores_per_node: Count | None = None
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
@@ -119,9 +111,7 @@ class Partition(Record, frozen=True, kw_only=True):
     charge: Charge | None = None
     free: Annotated[bool, about("Jobs cost nothing (neither free nor charge: the price is not known).")] = False
     internet: Annotated[bool | None, about("Its nodes have internet access (absent: as the site's).")] = None
-    small_jobs: Annotated[
-        bool, about("A job without a size gets one core and no GPU (absent: its share of a node).")
-    ] = False
+    small_jobs: Annotated[bool, about("Jobs without a size get one core, no GPU (absent: a share of a node).")] = False
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 
@@ -155,9 +145,7 @@ class Messages(Record, frozen=True, kw_only=True):
     ends: Annotated[dict[Line, Line], about("By the reason for a job's end, or its first word.")] = {}
     exit_codes: Annotated[dict[int, Line], about("By the exit code.")] = {}
     signals: Annotated[dict[Word, Line], about("By the signal that ended a program, as SIGKILL.")] = {}
-    hints: Annotated[
-        dict[Line, Line], about("What may help, by a regular expression for one of a log's last lines.")
-    ] = {}
+    hints: Annotated[dict[Line, Line], about("What may help, by a regular expression for a line at a log's end.")] = {}
     refusals: Annotated[dict[Line, Refusal], about("By a regular expression for the refusal, in lower case.")] = {}
 
 
@@ -165,9 +153,7 @@ class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to request nodes of one machine, what it rejects, and what it costs."""
 
     title: Line
-    scheduler: Annotated[
-        Word, Meta(description="slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))
-    ]
+    scheduler: Annotated[Word, about("slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
     default_partition: Word
     checked: Annotated[datetime.date | None, about("When its facts were last compared with their sources.")] = None
@@ -177,14 +163,10 @@ class Site(Record, frozen=True, kw_only=True):
     hostnames: Annotated[list[Line], about("Patterns of its login nodes' names.")] = []
     launcher: Launcher = "tasks"
     default_walltime: Walltime = "01:00:00"
-    max_attempts: Annotated[
-        Count, about("How many times a job may run, each after the walltime of the one before.")
-    ] = 1
+    max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1
     warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
     grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
-    dead_after: Annotated[
-        Walltime, about("How long a node may be silent (PBS: no heartbeat) until it counts as dead.")
-    ] = "00:00:45"
+    dead_after: Annotated[Walltime, about("A node that is silent (PBS: no heartbeat) for longer is dead.")] = "00:00:45"
     resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
     account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None
@@ -203,13 +185,9 @@ class Site(Record, frozen=True, kw_only=True):
         dict[Line, Word],
         about("File systems by the folder above them: with /g/data: gdata, /g/data/ab12 is gdata/ab12."),
     ] = {}
-    storage_given: Annotated[
-        list[Line], about("File systems that every job sees without naming them; {account} is the job's.")
-    ] = []
+    storage_given: Annotated[list[Line], about("File systems that need no naming; {account} is the job's.")] = []
     home_gb: Annotated[Amount | None, about("The size of a home folder, if it is small.")] = None
-    expiring: Annotated[
-        dict[Line, Count], about("Folders whose unused files are deleted, and after how many days.")
-    ] = {}
+    expiring: Annotated[dict[Line, Count], about("Folders whose unused files are deleted after so many days.")] = {}
     only_on: Annotated[dict[Line, list[Word]], about("Folders that only these partitions can see.")] = {}
     internet: Annotated[bool | None, about("Its nodes have internet access (absent: not known).")] = None
     memory_follows_cpus: Annotated[bool, about("Memory comes with the cores; a job requests none.")] = False
@@ -225,17 +203,13 @@ class Site(Record, frozen=True, kw_only=True):
     setup: Annotated[list[Line], about("Lines of shell, after modules and environment.")] = []
     teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []
     env: Annotated[dict[Variable, Line], about("Exported in the job; $NAME in a value is expanded.")] = {}
-    datasets: Annotated[
-        dict[Variable, Line], about("Where the bundled workloads find data, by variable; $NAME is expanded.")
-    ] = {}
+    datasets: Annotated[dict[Variable, Line], about("Data of bundled workloads, by variable; $NAME is expanded.")] = {}
     directives: Annotated[list[Line], about("Directives for every job, as after #PBS or #SBATCH.")] = []
     restricted: Annotated[
         list[Word], about("Partitions and QoS that only some users may use and that this profile does not describe.")
     ] = []
     umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
-    any_partition: Annotated[
-        bool, about("A partition that is not listed may be named too; no limits are known for any.")
-    ] = False
+    any_partition: Annotated[bool, about("A partition that is not listed may be named; no limits are known.")] = False
     arrays: Annotated[bool, about("Accepts job arrays.")] = True
     max_array: Annotated[Count | None, about("Jobs of one array, at most.")] = None
     rerunnable: Annotated[bool, about("Jobs may run again by default; PBS accepts only such jobs as arrays.")] = True

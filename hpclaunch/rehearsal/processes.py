@@ -18,12 +18,8 @@ def command(module: str, *paths: Path) -> list[str]:
     Python runs it without site packages and settings of the environment: it starts sooner, and anywhere.
     """
     known = [str(path) for path in (Path(__file__).parents[2], *paths)]
-    return [
-        sys.executable,
-        "-IS",
-        "-c",
-        f"import sys; sys.path += {known}; from {module} import main; sys.exit(main())",
-    ]
+    code = f"import sys; sys.path += {known}; from {module} import main; sys.exit(main())"
+    return [sys.executable, "-IS", "-c", code]
 
 
 def write_programs(folder: Path, modules: Sequence[str], *paths: Path) -> dict[str, str]:

@@ -12,10 +12,16 @@ from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
-from hpclaunch.profile.model import Partition
+from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.job import Allocation
 from hpclaunch.schedulers.run_folder import RUNS
+
+# Keys of a profile that do not count in an allocation, whose environment is there already.
+_OF_A_JOB = (
+    "partitions", "default_partition", "multi_node", "account", "account_help", "ask_memory", "ask_jobfs", "storage",
+    "storage_roots", "module_paths", "module_purge", "modules", "setup", "teardown", "directives", "max_attempts",
+)  # fmt: skip
 
 
 def find(environment: Mapping[str, str]) -> Allocation:
@@ -37,25 +43,8 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
     if request.nodes and request.nodes > found.nodes:
         raise HpclaunchError(f"launch: --nodes {request.nodes}, but job {found.job_id} has {found.nodes}")
     here = Partition(cores_per_node=found.cpus or None, gpus_per_node=found.gpus)
-    site = structs.replace(
-        profile.site,
-        partitions={"allocation": here},
-        default_partition="allocation",
-        multi_node="shared",
-        account=None,
-        account_help=None,
-        ask_memory=False,
-        ask_jobfs=False,
-        storage=[],
-        storage_roots={},
-        module_paths=[],
-        module_purge=False,
-        modules=[],
-        setup=[],
-        teardown=[],
-        directives=[],
-        max_attempts=1,
-    )
+    bare = Site(title="", scheduler="", partitions={"allocation": here}, default_partition="allocation")
+    site = structs.replace(profile.site, **{key: getattr(bare, key) for key in _OF_A_JOB})
     request = structs.replace(
         request, nodes=request.nodes or found.nodes, tasks_per_node=request.tasks_per_node or found.tasks
     )

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers import run_folder, scheduler
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
@@ -149,22 +148,17 @@ class _Stream:
             found = run_folder.logs(self.run.path, name, self.rank)
             if found or self.rank is not None:
                 return {"" if self.rank is not None else f"{label}{number}": path for number, path in found.items()}
-        output = own_output(self.run) if run_folder.RANK_LOG in self.names and (over or _foreign(self.run)) else None
+        if run_folder.RANK_LOG not in self.names or not (over or _foreign(self.run)):
+            return {}
+        output = scheduler(self.run.scheduler).output(self.run)
         return {"job": output} if output else {}
 
 
-def read(run: Run, rank: int | None, err: bool = False) -> Iterator[str]:
+def read(run: Run, rank: int | None, ended: Callable[[], bool] | None = None, err: bool = False) -> Iterator[str]:
     """Yield the lines that are there: those written to stdout, then those to stderr; with `err` only the latter.
 
-    Raises HpclaunchError if the one rank asked for has no log.
-    """
-    yield from follow(run, rank, None, err)
-
-
-def follow(run: Run, rank: int | None, ended: Callable[[], bool] | None, err: bool = False) -> Iterator[str]:
-    """Yield the lines that are there, then those that come, until `ended()` and a poll that brings no more.
-
-    Raises HpclaunchError if the one rank asked for never had a log, and whatever `ended` raises.
+    With `ended` also those that come, until `ended()` and a poll that brings no more. Raises HpclaunchError if the
+    one rank asked for never had a log, and whatever `ended` raises.
     """
     kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
     streams = [_Stream(run, rank, *names) for names in kinds[err:]]
@@ -191,11 +185,6 @@ def follow(run: Run, rank: int | None, ended: Callable[[], bool] | None, err: bo
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
     return "HPCLAUNCH_RUN_DIR" not in (run_folder.read(run.path, run_folder.SCRIPT) or "HPCLAUNCH_RUN_DIR")
-
-
-def own_output(run: Run) -> Path | None:
-    """Return the file of what the job script itself printed, or None if it is not there."""
-    return schedulers.scheduler(run.scheduler).output(run)
 
 
 def tail(path: Path, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from hpclaunch import paths
-from hpclaunch.profile.model import Messages, Refusal
+from hpclaunch.profile.model import Messages
 from hpclaunch.profile.rules import messages_mistakes
 from hpclaunch.profile.yamlfile import Document, convert
 
@@ -51,14 +51,10 @@ def exit_code(messages: Messages, code: int) -> str:
 
 def hint(messages: Messages, lines: Iterable[str]) -> str:
     """Return what may help, by the last of `lines` that says something known, or "" if none does."""
-    found = (_first(messages.hints, line[:_MOST]) for line in reversed([*lines]))
+    found = (first(messages.hints, line[:_MOST]) for line in reversed([*lines]))
     return next(filter(None, found), "")
 
 
-def refusal(messages: Messages, answer: str) -> Refusal | None:
-    """Return where to look after the scheduler refused a job with `answer`."""
-    return _first(messages.refusals, answer.lower())
-
-
-def _first(table: Mapping[str, T], text: str) -> T | None:
+def first(table: Mapping[str, T], text: str) -> T | None:
+    """Return the value of the first regular expression that is found in `text`."""
     return next((value for pattern, value in table.items() if re.search(pattern, text)), None)

@@ -65,7 +65,7 @@ def blame(plan: Plan, answer: str) -> list[str]:
     from hpclaunch.runs import messages
 
     known = messages.combined(plan.site.scheduler, plan.site.messages)
-    if (found := messages.refusal(known, answer)) is None:
+    if (found := messages.first(known.refusals, answer.lower())) is None:
         return []
     key = found.key.replace("{partition}", plan.partition_name)
     return [f"look at {found.option}, or at {key} in the profile of {plan.name}"]

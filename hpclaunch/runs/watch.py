@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs.logs import own_output
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import Key, run_folder
 from hpclaunch.schedulers.job import UNKNOWN, State
@@ -102,6 +101,7 @@ def _end_seen(run: Run) -> float:
     with suppress(OSError):
         return run_folder.listed(run.path, run_folder.EXIT).stat().st_mtime
     with suppress(OSError):
-        if schedulers.scheduler(run.scheduler).output_at_end and (output := own_output(run)):
+        kind = schedulers.scheduler(run.scheduler)
+        if kind.output_at_end and (output := kind.output(run)):
             return output.stat().st_ctime
     return 0.0

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from hpclaunch.profile.model import Messages
 from hpclaunch.runs import logs, messages
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import run_folder
+from hpclaunch.schedulers import run_folder, scheduler
 from hpclaunch.schedulers.job import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, State
 from hpclaunch.schedulers.run_folder import Failure
 
@@ -79,7 +78,6 @@ def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages)
     if state.word in _WAITING:
         again = "It ran before and waits to start again, after a walltime, a dead node or a pre-emption. "
         reason = state.reason.strip("()").replace("_", " ")
-        reason = "Can Never Run" if _never_fits(reason) else reason
         waits = messages.waits(known, reason, run.id) if reason else "The scheduler gives no reason (yet)."
         lines = [(again if state.word == REQUEUED else "") + waits]
         if state.expected_start:
@@ -88,15 +86,6 @@ def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages)
         return lines
     what = f"The scheduler's reason: {state.reason}." if state.reason else _NOT_KNOWN
     return [f"{what} Its logs, if it has any, are in {run.folder}"]
-
-
-def _never_fits(reason: str) -> bool:
-    """Tell whether a comment of PBS has more requested than there is in total: `ngpus (R: 8 A: 0 T: 4)`."""
-    found = re.search(r"\(R: (\d+)(\w*) A: \S+ T: (\d+)(\w*)", reason)
-    if found is None:
-        return False
-    requested, total = (int(found[i]) << 10 * max("bkmgtp".find(found[i + 1][:1].lower()), 0) for i in (1, 3))
-    return requested > total
 
 
 def _first_word(state: State) -> str:
@@ -131,7 +120,7 @@ def _failure(run: Run, state: State) -> Failure | None:
 
 def _end_of_log(run: Run, failure: Failure | None, known: Messages | None) -> list[str]:
     """Return the end of the log that says most and, by the `known` messages, what may help."""
-    log = (failure and failure.log) or logs.own_output(run) or _first_log(run)
+    log = (failure and failure.log) or scheduler(run.scheduler).output(run) or _first_log(run)
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]
     err = log.with_suffix(".err")

@@ -29,8 +29,8 @@ def fixed(text: str, examine: Callable[[str], Report]) -> tuple[str, list[Diagno
         if new == text or one.message in left or worse:
             failed.add(one.message)
         else:
+            done += [other for other in report.diagnostics if other.edits == one.edits and other.message not in left]
             text, report = new, after
-            done.append(one)
     return text, done, report
 
 

@@ -112,9 +112,8 @@ def measure(device: torch.device, size: int) -> tuple[int, float]:
     buffer.zero_()
 
     def means(repeats: int) -> list[float]:
-        times = torch.tensor(
-            timed(lambda: dist.all_reduce(buffer), device, repeats), dtype=torch.float64, device=device
-        )
+        own = timed(lambda: dist.all_reduce(buffer), device, repeats)
+        times = torch.tensor(own, dtype=torch.float64, device=device)
         dist.all_reduce(times)
         dist.broadcast(times, src=0)  # the same to the last bit
         mean: list[float] = (times / dist.get_world_size()).tolist()
@@ -157,9 +156,8 @@ def run(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure all-reduce between the ranks, and name the slowest.")
-    parser.add_argument(
-        "--backend", choices=("nccl", "gloo", "mpi", "ucc", "xccl"), help="(nccl if each rank has a GPU, else gloo)"
-    )
+    backends = ("nccl", "gloo", "mpi", "ucc", "xccl")
+    parser.add_argument("--backend", choices=backends, help="(nccl if each rank has a GPU, else gloo)")
     parser.add_argument(
         "--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="from 1 KB to this size (%(default)s)"
     )

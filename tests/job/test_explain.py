@@ -182,7 +182,7 @@ def test_every_option_is_an_origin(lines):
     """Every value that a person gave is told as theirs, also the ones that take part in a product."""
     words = {
         "#SBATCH --account": ("-A", "abc@v100", "--account"),
-        "#SBATCH --constraint": None,
+        "#SBATCH --constraint": ("-p", "v100-32g", "--partition"),
         "#SBATCH --qos": ("--qos", "qos_gpu-dev", "--qos"),
         "#SBATCH --nodes": ("-N", "2", "--nodes"),
         "#SBATCH --ntasks-per-node": ("--tasks-per-node", "2", "--tasks-per-node"),
@@ -202,7 +202,7 @@ def test_every_option_is_an_origin(lines):
         "command=": None,
     }
     given = [word for option in words.values() if option for word in option[:2]]
-    said = lines("-s", "jean-zay", "-p", "v100-32g", *given, "--", "python", "train.py")
+    said = lines("-s", "jean-zay", *given, "--", "python", "train.py")
     for start, option in words.items():
         made = [line for line in said if line["text"].startswith(start) and "/etc/profile" not in line["text"]]
         assert made, start
@@ -211,7 +211,7 @@ def test_every_option_is_an_origin(lines):
             assert option[2] in places, start
     number = line_of(paths.shipped("site_profiles") / "jean-zay.yaml", "--constraint=v100-32g")
     key = "partitions.v100-32g.directives.0"
-    assert origins(said, "#SBATCH --constraint") == [("profile", f"jean-zay.yaml:{number}", key)]
+    assert ("profile", f"jean-zay.yaml:{number}", key) in origins(said, "#SBATCH --constraint")
 
 
 def test_own_profile_through_extends(lines, work):

@@ -153,7 +153,7 @@ def test_any_request_gives_a_refusal_in_words_or_a_script_with_every_value_quote
     assert plan or refusal
     if plan is None:
         return
-    script = render(plan, cache)
+    script, _ = render(plan, cache)
     check_script(script)
     request = plan.request
     modules = [f"module:{module}" for module in plan.modules]
@@ -199,4 +199,4 @@ def test_any_profile_gives_a_mistake_in_words_or_a_script(profile, cache, tmp_pa
     plan, refusal = planned({"site": os.fspath(path), "nodes": 2, "command": ["python", "train.py"]})
     assert plan or refusal
     if plan:
-        check_script(render(plan, cache))
+        check_script(render(plan, cache)[0])

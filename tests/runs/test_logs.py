@@ -13,6 +13,7 @@ import tracemalloc
 import msgspec
 import pytest
 
+from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import logs, registry
 from hpclaunch.runs.registry import Run
@@ -134,7 +135,7 @@ def test_follow_shows_lines_as_a_program_writes_them(run):
         "file.write('wo\\n'); file.write('three')"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(run.path / "rank-0.log")])
-    seen = [(line, process.poll()) for line in logs.follow(run, None, lambda: process.poll() is not None)]
+    seen = [(line, process.poll()) for line in logs.read(run, None, lambda: process.poll() is not None)]
     assert seen[0] == ("[0] one", None)
     assert [line for line, _ in seen] == ["[0] one", "[0] two", "[0] three"]
 
@@ -149,7 +150,7 @@ def test_follow_collapses_what_four_programs_write_at_about_the_same_time(run):
         "    file.write(f'I am {rank}\\n')"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=run.path) for rank in range(4)]
-    lines = list(logs.follow(run, None, lambda: all(process.poll() is not None for process in processes)))
+    lines = list(logs.read(run, None, lambda: all(process.poll() is not None for process in processes)))
     assert lines[:4] == [f"[{X}4] step {n}" for n in range(4)]
     assert sorted(lines[4:]) == [f"[{rank}] I am {rank}" for rank in range(4)]
 
@@ -159,7 +160,7 @@ def test_follow_survives_logs_that_are_cut_replaced_and_gone(run):
     """A log that is emptied, put in place of another, or removed and written again is shown from its new start."""
     path = run.path / "rank-0.log"
     path.write_text("a long first line\n")
-    lines = logs.follow(run, 0, soon(3))
+    lines = logs.read(run, 0, soon(3))
     assert next(lines) == "a long first line"
     path.write_text("cut\n")
     assert next(lines) == "cut"
@@ -173,14 +174,14 @@ def test_follow_survives_logs_that_are_cut_replaced_and_gone(run):
 
 def test_follow_of_a_job_that_wrote_nothing_ends(run):
     """A job that is cancelled while it waits ends the following, with nothing to show."""
-    assert list(logs.follow(run, None, soon(0.5))) == []
+    assert list(logs.read(run, None, soon(0.5))) == []
 
 
 def test_follow_shows_the_output_of_a_script_of_ones_own(run):
     """Where the script writes no logs of ranks, the job's own output is followed live."""
     (run.path / "job.sh").write_text("echo hi\n")
     (run.path.parent.parent / "slurm-12.out").write_text("hi\n")
-    lines = logs.follow(run, None, soon(1))
+    lines = logs.read(run, None, soon(1))
     assert next(lines) == "[job] hi"
     assert list(lines) == []
 
@@ -206,7 +207,7 @@ def test_own_output_is_found_by_the_jobs_id(run, scheduler, job_id, name):
     top = run.path.parent.parent
     for other in (name, name.replace("12", "112"), "train.o1"):
         (top / other).write_text("")
-    assert logs.own_output(msgspec.structs.replace(run, scheduler=scheduler, id=job_id)) == top / name
+    assert schedulers.scheduler(scheduler).output(msgspec.structs.replace(run, id=job_id)) == top / name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from conftest import call, processes_with, program, start, state, submit, wait_u
 from msgspec import structs
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.executors import script_executor
+from hpclaunch.executors.script import ScriptExecutor
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
@@ -214,12 +214,12 @@ def test_where_jobs_may_not_submit_all_attempts_are_submitted_at_once(qsub, work
     """Three attempts are three jobs in a row and one run, which ends with its second; one `cancel` ends them all."""
     qsub()
     plan = structs.replace(planned("gadi-no-qsub"), max_attempts=3)
-    run = script_executor(plan).submit_script(IN_TWO).run
+    run = ScriptExecutor(plan).submit_script(IN_TWO).run
     assert len(run.further_ids) == 2
     assert [found.id for found in registry.newest_first()] == [run.id]
     call("wait", run.id)
     assert (run.path / "rank-0.log").read_text() == "attempt 1\nattempt 2\n"
-    other = script_executor(plan).submit_script(IN_TWO.replace("sleep 1", "sleep 100")).run
+    other = ScriptExecutor(plan).submit_script(IN_TWO.replace("sleep 1", "sleep 100")).run
     wait_until(lambda: state(other.id)["word"] == "RUNNING")
     call("cancel", other.id)
     wait_until(lambda: state(other.id)["word"] == "CANCELLED")
@@ -236,7 +236,7 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     program(work / "bin" / "qsub", f'case "$*" in *ATTEMPT=3*) {refuse};; esac\nexec "{real}" "$@"')
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     with pytest.raises(SchedulerError, match="per-user limit"):
-        script_executor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
+        ScriptExecutor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
             IN_TWO.replace("sleep 1", "sleep 100")
         )
     wait_until(lambda: processes_with(f"PBS_O_WORKDIR={work}") == [])
@@ -245,7 +245,7 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     with pytest.raises(
         SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
     ):
-        script_executor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
+        ScriptExecutor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
             "#PBS -l ncpus=1 -q normal\ntrue\n"
         )
 

@@ -149,7 +149,7 @@ def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):
                 "comment": "Not Running: Insufficient amount of resource: mem (R: 800gb A: 382gb T: 382gb)",
             },
             PENDING,
-            "Not Running: Insufficient amount of resource: mem (R: 800gb A: 382gb T: 382gb)",
+            "Can Never Run: Not Running: Insufficient amount of resource: mem (R: 800gb A: 382gb T: 382gb)",
             "it can never run",
         ),
         (

@@ -76,12 +76,21 @@ def test_a_fix_and_its_diff_are_printed(cli, work):
     result = cli(*words, "--fix")
     assert "#PBS -l ncpus=48,ngpus=4\n" in result.stdout
     assert "x.sh:4: fixed: cpus: 24 cores with 4 GPUs" in result.stderr
-    assert "warning: walltime: no walltime requested" in result.stderr
+    assert "x.sh (fixed):4: warning: walltime: no walltime requested" in result.stderr
     assert result.exit_code == 1
     assert "-#PBS -l ncpus=24,ngpus=4\n+#PBS -l ncpus=48,ngpus=4\n" in cli(*words, "--diff").stdout
     answer = json.loads(cli(*words, "--fix", "--json").stdout)
     assert [one["check"] for one in answer["fixed"]] == ["cpus"]
     assert answer["text"] == result.stdout
+
+
+def test_each_diagnostic_that_a_fix_ends_is_named(cli, work):
+    """Of two file systems that one fix adds, two lines say that they were fixed."""
+    body = "#PBS -q normal\n#PBS -l ncpus=4,mem=16GB,walltime=1:00:00\n#PBS -l wd\ncp /g/data/xy11/a /g/data/zz99/b\n"
+    (work / "x.sh").write_text(HEAD + body + BODY)
+    result = cli("check", "--script", "x.sh", "--site", "gadi", "--fix")
+    assert "storage=gdata/xy11+gdata/zz99" in result.stdout
+    assert result.stderr.count("fixed: storage: a path in gdata/") == 2
 
 
 OLD = """\

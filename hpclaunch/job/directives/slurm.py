@@ -97,15 +97,17 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
         option = directives.last(name)
         if option and (size := directives.value(option, slurm_gb)):
             asked.set("mem_gb", whole_gb(size * factor), option)
-    for option in directives.options:
+    for option in (one for one in directives.options if one.name == "?" or one == directives.last(one.name)):
         none = re.fullmatch(r"gpu(:\w+)?:0|0[KMGT]?", option.value)  # no GPUs, all of the memory
         if option.name == "export":
+            if option.value == "NONE":
+                asked.left.append((option.line, option.directive, "ranks need the job's environment"))
             items = [item for item in option.value.split(",") if item not in ("", "ALL", "NIL", "NONE")]
             asked.variables(option, items, "--export=")
         elif option.name in _LAYOUT:
             asked.left.append((option.line, option.directive, "another layout of the tasks"))
         elif option.name == "constraint":
-            if option.line != asked.lines.get("partition"):
+            if directives.last("partition") or option.line != asked.lines.get("partition"):
                 asked.carry(option, quoted(option, "="))
         elif option.name not in _TAKEN or none:
             asked.carry(option, quoted(option, "="))
@@ -132,7 +134,8 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
         if own and before.compute_capability != partition.compute_capability:
             text = f"{option.directive} has {partition.gpu or 'no GPUs'}, the constraint asks for {before.gpu}"
             given.say(option.line, text, "partition", key=("partitions", own))
-        asked.set("partition", word or option.value, option)
+        if not (partition.constraint and "partition" in asked.lines):  # its features say more
+            asked.set("partition", word or option.value, option)
         right = "partition" if word != own else _way(own, partition)
         if len(parts) > 1:
             asked.left.append((option.line, option.directive, f"taken for {own}"))

@@ -26,6 +26,7 @@ from hpclaunch.schedulers.job import (
     Job,
     State,
 )
+from hpclaunch.schedulers.values import pbs_gb
 
 # https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
 STATES = {
@@ -173,7 +174,11 @@ def _waits(job: Mapping[str, Any]) -> str:
         if job.get("substate") == WAITS_FOR_JOB or "depend" in job:
             return "Dependency"
         return "held by qhold" if job.get("Hold_Types", "u") == "u" else "held by the site"
-    return str(job.get("comment", "")).strip()
+    comment = str(job.get("comment", "")).strip()
+    # More than there is in total: "ngpus (R: 8 A: 0 T: 4)", "mem (R: 400gb A: 100gb T: 190gb)".
+    found = re.search(r"\(R: (\d{1,18}[kmgtp]?b?) A: \S+ T: (\d{1,18}[kmgtp]?b?)\)", comment)
+    never = found and pbs_gb(found[1]) > pbs_gb(found[2])
+    return f"Can Never Run: {comment}" if never else comment
 
 
 def _end(job_id: str, job: Mapping[str, Any], hosts: str) -> State:

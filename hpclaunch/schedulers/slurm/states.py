@@ -20,32 +20,16 @@ from hpclaunch.schedulers.job import (
 )
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
-STATES = {
-    "PENDING": PENDING,
-    "REQUEUE_HOLD": PENDING,
-    "RESV_DEL_HOLD": PENDING,
-    "SPECIAL_EXIT": PENDING,
-    "REQUEUED": REQUEUED,
-    "REQUEUE_FED": REQUEUED,
-    "RUNNING": RUNNING,
-    "COMPLETING": RUNNING,
-    "CONFIGURING": RUNNING,
-    "RESIZING": RUNNING,
-    "SIGNALING": RUNNING,
-    "STAGE_OUT": RUNNING,
-    "STOPPED": RUNNING,
-    "SUSPENDED": RUNNING,
-    "COMPLETED": COMPLETED,
-    "CANCELLED": CANCELLED,
-    "TIMEOUT": TIMEOUT,
-    "DEADLINE": TIMEOUT,
-    "BOOT_FAIL": FAILED,
-    "FAILED": FAILED,
-    "NODE_FAIL": FAILED,
-    "OUT_OF_MEMORY": FAILED,
-    "PREEMPTED": FAILED,
-    "REVOKED": FAILED,
+_STATES = {
+    PENDING: ("PENDING", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
+    REQUEUED: ("REQUEUED", "REQUEUE_FED"),
+    RUNNING: ("RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"),
+    COMPLETED: ("COMPLETED",),
+    CANCELLED: ("CANCELLED",),
+    TIMEOUT: ("TIMEOUT", "DEADLINE"),
+    FAILED: ("FAILED", "BOOT_FAIL", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED"),
 }
+_WORDS = {theirs: ours for ours, words in _STATES.items() for theirs in words}
 MAY_GO_ON = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL"}  # sacct's word for seconds before the job is requeued, too
 OUTPUT_MISSING = 53  # the "signal" of a job whose --output could not be opened
 
@@ -130,7 +114,7 @@ def _state(word: str, code: int, number: int, hosts: str, reason: str = "") -> S
     Only a job that ended by itself has an exit code: those of others are Slurm's own, as 0:125 of OUT_OF_MEMORY.
     """
     first = word.split(" ", 1)[0].rstrip("+")
-    ours = STATES.get(first, UNKNOWN)
+    ours = _WORDS.get(first, UNKNOWN)
     hosts = "" if hosts in ("None assigned", "(null)") else hosts
     if ours not in ENDED:
         return State(ours, reason if ours != UNKNOWN else word, None, hosts)
