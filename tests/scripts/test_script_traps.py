@@ -187,7 +187,7 @@ CASES = [
     ("commands", "jean-zay", JZ, "srun", "idrquota -m\nsrun", 12, True),
     ("modules", "jean-zay", A100, "module load arch/a100\n", "", 12, True),
     ("modules", "jean-zay", A100, "module load arch/a100\n", "module load arch/h100\n", 12, True),
-    ("modules", "jean-zay", A100, "arch/a100", "cpuarch/amd", 12, False),
+    ("modules", "jean-zay", A100.replace("pytorch-gpu/py3/2.8.0", "singularity"), "arch/a100", "cpuarch/amd", 12, False),
     ("modules", "jean-zay", A100, "arch/a100\nmodule load pytorch-gpu/py3/2.8.0",
      "pytorch-gpu/py3/2.8.0\nmodule load arch/a100", 13, True),
     ("folder", "gadi", GADI, "#PBS -l wd\n", "", 9, True),
