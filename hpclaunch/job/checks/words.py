@@ -91,14 +91,12 @@ def modules(plan: Plan) -> Iterator[Found]:
         return
     families = tuple(f"{name.partition('/')[0]}/" for name in plan.site.modules)
     first = next((i for i, (_, name) in enumerate(loaded) if f"{name}/".startswith(families)), None)
-    if not script or first is None:
-        return
-    for module in needed:
+    for module in needed if script else ():
         kind = module.partition("/")[0]  # another module of this kind is its older name: cpuarch/amd for arch/a100
         older = next((one for one in loaded[:first] if one[1].partition("/")[0].endswith(kind)), None)
         if older and older[1] != module:
             yield Found(f"{older[1]} is an older name; use {module}", partition_key(plan, "modules"), True, at=older[0])
-        elif not older:
+        elif not older and first is not None:
             line, _ = next((one for one in loaded if one[1] == module), loaded[first])
             text = f"{loaded[first][1]} on {plan.partition_name} needs {module}, loaded before it"
             yield Found(text, partition_key(plan, "modules"), at=line)
