@@ -17,9 +17,9 @@ GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launch
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 TWELVE = """
 import os, sys, time
-for number in range(6):
-    print("out", number, flush=True)
-    print("err", number, file=sys.stderr, flush=True)
+for number in range(6):  # each line in one write: both streams go to one file, as with srun
+    os.write(1, f"out {number}\\n".encode())
+    os.write(2, f"err {number}\\n".encode())
 time.sleep(float(sys.argv[1]))
 """
 
