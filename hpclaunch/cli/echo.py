@@ -11,7 +11,7 @@ import click
 
 from hpclaunch.errors import printable
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR = r"\x1b\[[0-9;]*m"
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -19,7 +19,7 @@ def echo(line: str, err: bool = False) -> None:
     """Print a line; on a terminal, spell its control characters and leave its colours out."""
     data = line.encode(errors="surrogateescape")
     if (sys.stderr if err else sys.stdout).isatty():
-        data = printable(_COLOUR.sub("", data.decode(errors="replace"))).replace("\n", r"\n").encode()
+        data = printable(re.sub(_COLOUR, "", data.decode(errors="replace"))).replace("\n", r"\n").encode()
     click.echo(data, err=err)
 
 

@@ -21,15 +21,15 @@ from hpclaunch.profile.model import Site
 from hpclaunch.schedulers import scheduler
 
 # These run the first file among their arguments, if they run a file; and what may stand before them.
-_INTERPRETER = re.compile(r"(?:python|bash|sh|zsh|dash|torchrun)[\d.]*")
-_WRAPPER = re.compile("env|time|nice|nohup|timeout|numactl|stdbuf|nsys|uv|srun|mpirun|mpiexec")
-_NO_FILE = re.compile(r"-|-[A-Za-z]*[cm]|--module|--no[-_]python")
+_INTERPRETER = r"(?:python|bash|sh|zsh|dash|torchrun)[\d.]*"
+_WRAPPER = "env|time|nice|nohup|timeout|numactl|stdbuf|nsys|uv|srun|mpirun|mpiexec"
+_NO_FILE = r"-|-[A-Za-z]*[cm]|--module|--no[-_]python"
 # Lines of setup that create no files and do not change the folder; and what makes a command find its files elsewhere.
-_KEEPS = re.compile(r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?")
-_MOVES = re.compile(r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b")
+_KEEPS = r"\s*(?:(?:export|module|ulimit|conda|(?:source|\.)\s+\S*/activate)\b[^;&|]*)?"
+_MOVES = r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b"
 # What stands in a program that saves at a signal and continues later; Lightning does so by itself on Slurm.
-_SAVES = re.compile(r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b")
-_LIGHTNING = re.compile(r"\b(?:pytorch_)?lightning\b")
+_SAVES = r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b"
+_LIGHTNING = r"\b(?:pytorch_)?lightning\b"
 _LONGEST = 1_000_000  # characters of a program that are read
 
 
@@ -67,7 +67,7 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     if not problem and file and not _exists(file):
         problem = f"there is no file {file}{_nearest(file)}"
     words = [*request.setup, *request.env, *request.directive, *request.command]
-    moves = _MOVES.search(" ".join(words)) or not all(map(_KEEPS.fullmatch, request.setup))
+    moves = re.search(_MOVES, " ".join(words)) or not all(re.fullmatch(_KEEPS, line) for line in request.setup)
     visible = kind.here or not file.startswith("/")
     requeues = kind.lightning_requeues and (request.launcher or site.launcher) == "tasks"
     return _with(
@@ -130,11 +130,11 @@ def _paths(request: Request) -> Iterator[str]:
 def _file(words: list[str]) -> str:
     """Return the script that a command runs, or "" if it cannot be known."""
     names = [Path(word).name for word in words]
-    if not _INTERPRETER.fullmatch(names[0]) and not _WRAPPER.fullmatch(names[0]):
+    if not re.fullmatch(_INTERPRETER, names[0]) and not re.fullmatch(_WRAPPER, names[0]):
         return ""
-    start = next((i for i, name in enumerate(names) if _INTERPRETER.fullmatch(name)), len(words))
+    start = next((i for i, name in enumerate(names) if re.fullmatch(_INTERPRETER, name)), len(words))
     for before, word in pairwise(words[start:]):
-        if "$" in word or _NO_FILE.fullmatch(word):
+        if "$" in word or re.fullmatch(_NO_FILE, word):
             return ""
         if word.endswith((".py", ".sh")):
             return word
@@ -178,7 +178,7 @@ def _saves(request: Request, file: str, requeues: bool) -> bool:
     text = " ".join(request.command)
     with suppress(OSError, ValueError):
         if not Path(file).is_file():  # reading a pipe would consume it
-            return not file or bool(_SAVES.search(text))
+            return not file or bool(re.search(_SAVES, text))
         with Path(file).open(encoding="utf-8", errors="replace") as program:
             text += program.read(_LONGEST)
-    return bool(_SAVES.search(text) or (requeues and _LIGHTNING.search(text)))
+    return bool(re.search(_SAVES, text) or (requeues and re.search(_LIGHTNING, text)))

@@ -17,9 +17,7 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
-_SECRET = re.compile(
-    "(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW", re.IGNORECASE
-)  # names of variables; not TOKENIZERS
+_HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 _HIDDEN = "(hidden)"
 _NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")  # these do not change the script
@@ -89,7 +87,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
             if name in _NOT_IN_PROVENANCE or value is None:
                 continue
             if isinstance(value, dict):
-                value = [key if _SECRET.search(key) else f"{key}={text}" for key, text in value.items()]
+                value = [key if re.search(_HIDES, key) else f"{key}={text}" for key, text in value.items()]
             for item in value if isinstance(value, list) else [value]:
                 words += [f"--{'env' if name == 'pass_env' else name.replace('_', '-')}", str(item)]
         if self.command:
@@ -98,7 +96,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def hidden(self) -> "Request":
         """Return the request without the values of variables whose names say that they are secret."""
-        return replace(self, env={key: _HIDDEN if _SECRET.search(key) else text for key, text in self.env.items()})
+        return replace(self, env={key: _HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
 
     def check_passed(self, environment: Container[str]) -> None:
         """Raise RequestError with each variable of `pass_env` that is not in `environment`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -12,13 +12,14 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 
+from hpclaunch import paths
 from hpclaunch.errors import ProfileError, did_you_mean
 from hpclaunch.paths import shown
 
 T = TypeVar("T")
 Key = tuple[str | int, ...]
 
-_SEXAGESIMAL = re.compile(r"\d+(:[0-5]?\d)+")
+_SEXAGESIMAL = r"\d+(:[0-5]?\d)+"
 # Limits to the memory and time that a file may take; the largest shipped profile has 14 KB, 1,500 values and 5 levels.
 _MOST_BYTES, _MOST_VALUES, _MOST_LEVELS, _MOST_CHARACTERS, _MOST_MISTAKES = 1_000_000, 20_000, 50, 10_000, 50
 
@@ -61,11 +62,11 @@ def _check_size(text: str) -> None:
             raise yaml.MarkedYAMLError(None, None, wrong, mark)
 
 
-class Document(msgspec.Struct, frozen=True, dict=True):
+class Document(msgspec.Struct, frozen=True):
     """One YAML file whose top level is a mapping, with the line of each key."""
 
     path: Path
-    text: str
+    root: Any  # the YAML node
     data: dict[str, Any]
 
     @classmethod
@@ -89,8 +90,11 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def parse(cls, path: Path, text: str) -> Document:
         """Parse `text`, the content of `path`. Raises ProfileError if it is not a YAML mapping."""
         try:
-            _check_size(text)
-            data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+            if not paths.is_shipped(path):  # a shipped one takes 2 ms of each command
+                _check_size(text)
+            loader = _Loader(text)
+            root = loader.get_single_node()
+            data = loader.construct_document(root) if root else {}
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -100,15 +104,11 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         data = {} if data is None else data
         if not isinstance(data, dict):
             raise ProfileError(f"{path}:1: expected keys and values, got a {type(data).__name__}")
-        return cls(path, text, data)
-
-    @cached_property
-    def _root(self) -> yaml.Node | None:
-        return yaml.compose(self.text, Loader=_Loader)
+        return cls(path, root, data)
 
     def find(self, key: Key) -> tuple[yaml.Node, int] | None:
         """Return the node of the value at `key` and the line of its name (from 1), or None if there is none."""
-        node: Any = self._root
+        node = self.root
         line = 1
         for part in key:
             if isinstance(node, yaml.MappingNode):
@@ -164,7 +164,7 @@ def locate(layers: Sequence[Document], key: Key, message: str) -> tuple[int, int
     """Return layer, line and `FILE:LINE: key: message`; for a key that no file has, the nearest above it."""
     number, line, node, own = _nearest(layers, key)
     raw = getattr(node, "value", None)
-    if own == key and isinstance(raw, str) and "`int`" in message and _SEXAGESIMAL.fullmatch(raw):
+    if own == key and isinstance(raw, str) and "`int`" in message and re.fullmatch(_SEXAGESIMAL, raw):
         message = f'YAML reads {raw} as a number: quote it, "{raw}"'
     return number, line, f"{layers[number].path}:{line}: {'.'.join(map(str, key))}: {message}"
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not block the others
 # Variables of the job at hand, which sbatch and `qsub -V` would take for requests or hand to a job submitted from it.
-_OF_A_JOB = re.compile(
-    r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
-)
+_OF_A_JOB = r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
 
 
 def call(
@@ -36,7 +34,7 @@ def call(
     import subprocess  # not before there is a command to run: start-up time counts
 
     inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
-    outside = {name: value for name, value in os.environ.items() if not (inside and _OF_A_JOB.match(name))}
+    outside = {name: value for name, value in os.environ.items() if not (inside and re.match(_OF_A_JOB, name))}
     try:
         done = subprocess.run(
             list(words),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 
-_PBS_TIME = re.compile(r"(?:(?:(\d{1,6}):)?(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII)
-_DAYS = re.compile(r"(\d{1,5})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
-_CLOCK = re.compile(r"(\d{1,7})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
-_PBS_SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.IGNORECASE | re.ASCII)
-_SLURM_SIZE = re.compile(r"(\d{1,15})(?:\.\d+)?([kmgt]?)b?", re.IGNORECASE | re.ASCII)
+_PBS_TIME = r"(?a)(?:(?:(\d{1,6}):)?(\d{1,6}):)?(\d{1,9})(?:\.\d+)?"
+_DAYS = r"(?a)(\d{1,5})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?"
+_CLOCK = r"(?a)(\d{1,7})(?::(\d{1,6})(?::(\d{1,6}))?)?"
+_PBS_SIZE = r"(?ia)(\d{1,18})([kmgtp]?)([bw]?)"
+_SLURM_SIZE = r"(?ia)(\d{1,15})(?:\.\d+)?([kmgt]?)b?"
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -18,7 +18,7 @@ def pbs_seconds(text: str) -> int:
 
     Raises ValueError.
     """
-    if not (found := _PBS_TIME.fullmatch(text)):
+    if not (found := re.fullmatch(_PBS_TIME, text)):
         raise ValueError(f"{text!r} is no walltime; use HH:MM:SS")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
@@ -29,10 +29,10 @@ def slurm_seconds(text: str) -> int:
 
     Raises ValueError.
     """
-    if found := _DAYS.fullmatch(text):
+    if found := re.fullmatch(_DAYS, text):
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
         return days * 86400 + hours * 3600 + minutes * 60 + seconds
-    if not (found := _CLOCK.fullmatch(text)):
+    if not (found := re.fullmatch(_CLOCK, text)):
         raise ValueError(f"{text!r} is no walltime; use HH:MM:SS or D-HH:MM:SS")
     parts = [int(part) for part in found.groups() if part is not None]
     if len(parts) == 3:
@@ -42,7 +42,7 @@ def slurm_seconds(text: str) -> int:
 
 def pbs_gb(text: str) -> float:
     """Return the GB of `190GB`, `760g`, `4000mb`; a bare number is bytes. Raises ValueError for 1.5GB and 4GiB too."""
-    if not (found := _PBS_SIZE.fullmatch(text)):
+    if not (found := re.fullmatch(_PBS_SIZE, text)):
         raise ValueError(f"{text!r} is no size: write a whole number and a unit, like 190GB")
     word = 8 if found[3].lower() == "w" else 1
     return int(found[1]) * word * 1024.0 ** (_POWER[found[2].lower()] - 3)
@@ -50,7 +50,7 @@ def pbs_gb(text: str) -> float:
 
 def slurm_gb(text: str) -> float:
     """Return the GB of `64G`, `4000M`; a bare number is MB. Raises ValueError."""
-    if not (found := _SLURM_SIZE.fullmatch(text)):
+    if not (found := re.fullmatch(_SLURM_SIZE, text)):
         raise ValueError(f"{text!r} is no size: write a whole number and a unit, like 64G")
     return int(found[1]) * 1024.0 ** (_POWER[found[2].lower() or "m"] - 3)
 

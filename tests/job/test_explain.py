@@ -252,14 +252,14 @@ def test_why_a_file_system_is_named(lines, work, tmp_path):
     assert ("--storage", "gdata/aa1") not in where
 
 
-def test_a_key_from_a_yaml_anchor_has_the_nearest_line(lines, work):
-    """A value that came by YAML's << is told with the line of the mapping that takes it in."""
+def test_a_key_from_a_yaml_anchor_has_the_line_where_it_stands(lines, work):
+    """A value that came by YAML's << has the line where people would change it."""
     Path("own.yaml").write_text(
         "title: Own\nscheduler: slurm\ndefault_partition: b\n"
         "partitions:\n  a: &a\n    cores_per_node: 8\n  b:\n    <<: *a\n"
     )
     said = lines("-s", "own.yaml", "--", "true")
-    assert ("profile", "./own.yaml:7", "partitions.b.cores_per_node") in origins(said, "#SBATCH --cpus-per-task")
+    assert ("profile", "./own.yaml:6", "partitions.b.cores_per_node") in origins(said, "#SBATCH --cpus-per-task")
 
 
 def test_own_template_is_named(lines, work):

@@ -15,7 +15,7 @@ _PARTS = r"(?i)(?:^|[_.-])(?:(?:{})(?:dir|file|folder|path|root)?(?=[_.-]|$){})"
 _RESULTS = "out|outputs?|logs?|save|saved|ckpts?|checkpoints?|root"
 _WRITTEN = _PARTS.format(_RESULTS, "")
 _LARGE = _PARTS.format(rf"{_RESULTS}|caches?|data|datasets?|venvs?", "|(?<=[_.-])home$|>$|o$|source$")
-_FILES = re.compile(r"((?<!\S)>|^-o|^--output|^source(?= \S+/bin/activate))[ =]?(\S+)")
+_FILES = r"((?<!\S)>|^-o|^--output|^source(?= \S+/bin/activate))[ =]?(\S+)"
 _HOMES = ("~/", "$HOME/", "${HOME}/", "/home/")
 
 
@@ -28,7 +28,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, str]]:
         if found and found[1] not in plan.request.env:
             yield found[1], found[2].strip("\"'")
     for line in [*plan.request.setup, *plan.request.directive]:
-        yield from _FILES.findall(line)
+        yield from re.findall(_FILES, line)
     yield from options(plan.request.command)
 
 

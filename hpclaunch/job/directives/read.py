@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PREFIX = {"pbs": "#PBS", "slurm": "#SBATCH"}
 DIRECTIVE = {"pbs": re.compile(r"\s*#PBS"), "slurm": re.compile("#SBATCH")}  # PBS takes indented ones too
 # Misspelt prefixes and such with a blank; `##SBATCH` is how people switch a directive off.
-_ALMOST = re.compile(r"(?i)\s*#\s*(PBS|P\w\w(?= +-l +\w+=)|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])")
+_ALMOST = r"(?i)\s*#\s*(PBS|P\w\w(?= +-l +\w+=)|S?S?BA?TA?CH?|SBACTH|SBTACH)\s+(?=--?[A-Za-z])"
 
 
 class Dialect(Protocol):
@@ -78,7 +78,7 @@ def read(lines: list[str], scheduler: str, heredocs: Iterable[int] = ()) -> Dire
             read_line(found, number, text.lstrip()[len(prefix) :])
         elif DIRECTIVE[scheduler].match(line) and number not in heredocs:
             late.append(number)
-        elif number not in heredocs and (match := _ALMOST.match(text)) and match[1][0].upper() == prefix[1]:
+        elif number not in heredocs and (match := re.match(_ALMOST, text)) and match[1][0].upper() == prefix[1]:
             read_line(almost, number, f" {text[match.end() :]}")
     if late:
         which = f" (lines {late[0]}-{late[-1]})" if len(late) > 1 else ""
