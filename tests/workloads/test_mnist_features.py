@@ -546,7 +546,7 @@ def by_hand(*options: list[str], tmp_path: Path, **variables: str) -> list[subpr
         )
         for node in range(len(options))
     ]
-    outputs = [process.communicate(timeout=60) for process in started]
+    outputs = [process.communicate(timeout=150) for process in started]
     return [subprocess.CompletedProcess([], p.returncode, *out) for p, out in zip(started, outputs, strict=True)]
 
 
@@ -583,7 +583,7 @@ def test_bad_data_is_told_once(tmp_path: Path) -> None:
 def test_data_that_one_node_lacks_is_told_by_it(tmp_path: Path) -> None:
     """A rank whose node alone lacks the data says so itself, since rank 0 has nothing to tell."""
     write_idx(tmp_path / "data")
-    here = ["--data-dir", "data", "--timeout", "30", "--epochs", "1"]
+    here = ["--data-dir", "data", "--timeout", "10", "--epochs", "1"]
     first, second = by_hand(here, ["--data-dir", "typo"], tmp_path=tmp_path)
     assert second.returncode == 1 and "mnist.py: typo: no such folder" in second.stderr
     assert first.returncode == 1 and "1/2 clients joined" in first.stderr
