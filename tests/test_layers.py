@@ -13,13 +13,13 @@ import hpclaunch
 PACKAGE = Path(hpclaunch.__file__).parent
 # From the top down. Each room imports only from itself and from those below it.
 LAYERS = (
-    ("cli",),
+    ("cli", "lightning"),
     ("doctor", "scripts", "rehearsal", "executors"),
     ("runs",),
     ("job",),
     ("profile",),
     ("schedulers",),
-    ("errors", "paths", "walltime"),
+    ("errors", "paths"),
 )
 LONG = {"workloads/mnist.py": "one file that users copy whole"}
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from hpclaunch import walltime
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.consider import consider
 from hpclaunch.job.limits import qos_limits, tier_of
@@ -13,6 +12,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import walltime
 
 # The rows of the table, by the facts that they show.
 _ROWS = {

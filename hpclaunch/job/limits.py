@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpclaunch import walltime as times
 from hpclaunch.profile.model import Qos, Tier
+from hpclaunch.schedulers import walltime as times
 
 
 def tier_of(tiers: Sequence[Tier], cores: int) -> int | None:

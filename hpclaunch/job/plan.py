@@ -8,13 +8,12 @@ from pathlib import PurePath
 
 from msgspec import Struct, structs
 
-from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Basis, Request
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
-from hpclaunch.schedulers import Scheduler, scheduler
+from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
 MOST_LOGS = 512  # of ranks in one folder
 HEARTBEATS_A_SECOND = 32  # of all nodes: each is a rename on the shared file system

@@ -13,7 +13,7 @@ from hpclaunch.job.directives.options import Directives
 from hpclaunch.job.directives.read import PREFIX, dialect, read
 from hpclaunch.paths import shown
 from hpclaunch.profile.search import Profile
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan

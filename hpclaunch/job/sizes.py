@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from hpclaunch import walltime
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import job_cost
 from hpclaunch.job.limits import qos_limits
@@ -20,7 +19,7 @@ from hpclaunch.job.storage import file_systems
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
 from hpclaunch.profile.search import Profile
-from hpclaunch.schedulers import Scheduler, scheduler
+from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpclaunch import walltime
 from hpclaunch.errors import RequestError
 from hpclaunch.job.consider import consider, make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
+from hpclaunch.schedulers import walltime
 
 PROFILES = {name: search.load(name) for name in ("gadi", "jean-zay", "local", "pbs")}
 RENDER = ("render", "--site", "gadi", "-A", "ab12", "--nodes", "2", "--", "true")  # 288 SU

@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from hpclaunch import walltime
 from hpclaunch.errors import RequestError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import make_request, quote
 from hpclaunch.profile import search
+from hpclaunch.schedulers import walltime
 
 
 def plan(name: str, **asked) -> Plan:

@@ -15,7 +15,7 @@ from hpclaunch.job.directives.options import Directives, Option, Script
 from hpclaunch.job.directives.read import dialect, read_options
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.search import Profile
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 
 def _given(plan: Plan) -> Directives:

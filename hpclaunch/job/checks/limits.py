@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpclaunch import walltime as times
 from hpclaunch.errors import did_you_mean
 from hpclaunch.job.checks import sizes
 from hpclaunch.job.checks.check import is_unconfirmed, partition_key
@@ -16,6 +15,7 @@ from hpclaunch.job.request import Request, quote
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Qos
 from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers import walltime as times
 
 
 def known_partition(profile: Profile, request: Request) -> Iterator[Found]:

@@ -13,7 +13,7 @@ from hpclaunch.job.directives.options import Directives, Option
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import scheduler
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 
 class Asked(Struct):

@@ -16,7 +16,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.values import count, pbs_gb, pbs_seconds, whole_gb
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 _SEEN = "OpenPBS 23.06, seen"
 _LETTERS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"  # of qsub(1B); a colon behind those with a value

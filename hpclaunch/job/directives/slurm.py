@@ -15,7 +15,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.values import count, slurm_gb, slurm_seconds, whole_gb
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 _TAKEN = words(
     """

@@ -14,7 +14,7 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.machine import SECONDS, WORD, YEAR, Kind, Machine, Part, Value, commonest, my_groups, user
 from hpclaunch.schedulers.values import pbs_gb, pbs_seconds
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 Attributes = Mapping[str, Any]
 _AMOUNTS = {"ncpus", "ngpus", "mem", "vmem", "mpiprocs", "ompthreads", "nodect"}

@@ -15,7 +15,7 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.machine import SECONDS, WORD, YEAR, Kind, Value, user
 from hpclaunch.schedulers.values import slurm_seconds
-from hpclaunch.walltime import clock
+from hpclaunch.schedulers.walltime import clock
 
 Limits = dict[str, int]  # of seconds, nodes, cpus, gpus
 _TRES = {"node": "nodes", "cpu": "cpus", "gres/gpu": "gpus"}

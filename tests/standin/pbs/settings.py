@@ -26,7 +26,7 @@ class Queue:
 
 def queues_of(site: Site) -> dict[str, Queue]:
     """Return the queues that a site's profile describes; what it has not confirmed is not refused."""
-    from hpclaunch.walltime import clock_seconds
+    from hpclaunch.schedulers.walltime import clock_seconds
 
     return {
         name: Queue(
