@@ -10,16 +10,14 @@ next attempt. This file needs only torch and Lightning: `hpclaunch workload copy
 """
 
 import importlib.util
-import itertools
-import math
 import os
 import random
 import shutil
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +25,16 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 # Lightning has two names; both may be installed, and this is for the one that the program uses.
-if "lightning.pytorch" not in sys.modules and importlib.util.find_spec("pytorch_lightning"):
-    from pytorch_lightning import Callback
-    from pytorch_lightning.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]
-else:
-    from lightning.pytorch import Callback  # type: ignore[no-redef]
-    from lightning.pytorch.plugins.environments import LightningEnvironment  # type: ignore[no-redef]
-
-_KEY = "hpclaunch"  # in a checkpoint
+_new = "lightning.pytorch" in sys.modules or not importlib.util.find_spec("pytorch_lightning")
+_name = "lightning.pytorch" if _new else "pytorch_lightning"
+_lightning, _environments = (importlib.import_module(_name + part) for part in ("", ".plugins.environments"))
 
 
 def trainer_places() -> dict[str, int]:
     """Return the Trainer's `devices` and `num_nodes` as the launcher has started ranks; {} if none has."""
-    env = os.environ
-    if "WORLD_SIZE" in env and "LOCAL_WORLD_SIZE" in env:
-        ranks, per_node = int(env["WORLD_SIZE"]), int(env["LOCAL_WORLD_SIZE"])
-        return {"devices": per_node, "num_nodes": ranks // per_node}
+    if (env := os.environ).keys() >= {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}:
+        per_node = int(env["LOCAL_WORLD_SIZE"])
+        return {"devices": per_node, "num_nodes": int(env["WORLD_SIZE"]) // per_node}
     if (ranks := int(env.get("SLURM_STEP_NUM_TASKS", "1"))) > 1:  # of this srun; a batch script has no such variable
         nodes = int(env["SLURM_STEP_NUM_NODES"])
         return {"devices": ranks // nodes, "num_nodes": nodes}
@@ -51,48 +43,50 @@ def trainer_places() -> dict[str, int]:
 
 def resume_path(folder: str | Path | None = None) -> str | None:
     """Return the newest save in `folder`, by default $HPCLAUNCH_RUN_DIR; None to start anew."""
-    return next(map(str, _saves(_folder(folder))), None)
+    return next(map(str, _saves(folder or os.environ.get("HPCLAUNCH_RUN_DIR"))), None)
 
 
-class SaveAndLeave(Callback):
+class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
     """Saves when the job is about to end, and leaves; saves also now and then, and at the end of the training.
 
     Saved is what Lightning saves, and each rank's place in its data and its random numbers, between two optimizer
-    steps. A kill at any moment leaves a good save: the one before goes once the new one is complete. A data set that
-    is iterable is read again up to its place; DataLoader workers begin their random numbers anew.
+    steps. A kill at any moment leaves a good save: the one before goes once the new one is complete. An iterable data
+    set is read again up to its place, unless its loader has a state_dict. docs/continuing.md says what is not exact.
     Without a folder, given or in $HPCLAUNCH_RUN_DIR, the callback only compares the Trainer with its launcher.
     """
 
     def __init__(self, folder: str | Path | None = None, every_steps: int = 0, every_minutes: float = 30) -> None:
-        self.folder, self.every_steps, self.every_minutes = _folder(folder), every_steps, every_minutes
+        self.folder = folder or os.environ.get("HPCLAUNCH_RUN_DIR")
+        self.every_steps, self.every_minutes = every_steps, every_minutes
         self.stop = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call] # for ddp_spawn
-        self.saved: dict[str, Any] = {}  # this rank's part of the save to go on with, until the first step
-        self.to_save: dict[str, Any] = {}
+        # This rank's part of the save to go on with, until its first step; what goes into the next save.
+        self.saved, self.to_save = dict[str, Any](), dict[str, Any]()
         self.loaders: list[_Resumable] = []  # of this epoch's training
-        self.before_fetch: dict[str, Any] = {}  # the random numbers
-        self.since_vote, self.per_vote, self.last_vote = 0, 1, -math.inf  # steps, steps, seconds
-        self.last_save = time.monotonic()
-        LightningEnvironment.validate_settings = _compare  # type: ignore[assignment,method-assign] # the others have their own
-        if self.folder:
-            self.note(signal.SIGUSR1)
+        self.ends: list[dict[str, Any]] = []  # random numbers and loaders' states at the ends of the last two batches
+        self.first_vote = 0  # batch in an epoch
+        self.since_vote, self.per_vote = 0, 1  # steps
+        self.last_vote, self.last_save = 0.0, time.monotonic()
+        _environments.LightningEnvironment.validate_settings = _compare  # others have their own
+        self.note(signal.SIGUSR1)  # before Lightning, which then does not requeue a Slurm job itself
 
-    def note(self, number: int) -> None:
+    def note(self, *signals: int) -> None:
         """Only note a signal when it comes, since that may be in the middle of a step."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(number, lambda *_: self.stop.fill_(True))
+        for number in signals if self.folder else ():
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, lambda *_: self.stop.fill_(True))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         _compare(None, trainer.num_devices, trainer.num_nodes)  # a Trainer of one device asks no environment
         if stage == "fit" and self.folder:
-            process = trainer.strategy.process_dataloader
+            process = type(trainer.strategy).process_dataloader.__get__(trainer.strategy)  # not that of an earlier fit
             trainer.strategy.process_dataloader = lambda loader: self.resumable(process(loader), trainer.training)
 
     def resumable(self, loader: Any, training: bool) -> Any:
         """Return the loader, made to begin at the place of the save, or one that saves its own place as it is."""
         if not training or callable(getattr(loader, "load_state_dict", None)):
+            self.first_vote = 2 if training else self.first_vote  # two batches may be fetched before the first end
             return loader
-        if any(one.start for one in self.loaders):  # they are of an epoch before
-            self.loaders = []
+        self.loaders = [one for one in self.loaders if not one.start]  # the others are of an epoch before
         made = _Resumable(loader, self.saved, len(self.loaders))
         self.loaders.append(made)
         if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
@@ -104,25 +98,24 @@ class SaveAndLeave(Callback):
         return loader
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        if self.to_save:  # another callback's checkpoint may be made on one rank only
-            checkpoint[_KEY] = self.to_save
+        checkpoint |= self.to_save  # nothing in other callbacks' checkpoints, which may be made on one rank only
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        if not (saved := checkpoint.get(_KEY)):
+        if not (saved := checkpoint.get("hpclaunch")):
             return
-        step, ranks = saved["step"], saved["ranks"]
+        step, ranks, loop = saved["step"], saved["ranks"], checkpoint["loops"]["fit_loop"]
         if len(ranks) != trainer.world_size:  # go on at the same sample, rounded down to an optimizer step
             step = step * len(ranks) // trainer.world_size
             step -= step % trainer.accumulate_grad_batches
-        # Lightning's count has the batch of the next step fetched already, and is of the ranks that saved it.
-        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
         self.saved = ranks[trainer.global_rank % len(ranks)] | {"step": step}
+        # Lightning's counts have the batch of the next step fetched already, and are of the ranks that saved them.
+        progress = loop["epoch_loop.batch_progress"]
+        progress |= {"current": dict.fromkeys(progress["current"], step), "is_last_batch": False}
+        loop["state_dict"]["combined_loader"] = self.saved["ends"][0].get("loaders", []) if step else []
         trainer.should_stop = saved["stopped"]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        for number in (signal.SIGUSR1, signal.SIGTERM) if self.folder else ():
-            self.note(number)  # in place of Lightning's own, which are back after the training
+        self.note(signal.SIGUSR1, signal.SIGTERM)  # in place of Lightning's own, which are back after the training
         if self.saved and trainer.is_global_zero:
             print(f"resumed at epoch {trainer.current_epoch + 1}, step {trainer.global_step}", flush=True)
 
@@ -130,68 +123,64 @@ class SaveAndLeave(Callback):
         if self.saved:
             _set_random(self.saved["now"])
             trainer.fit_loop.epoch_loop._batches_that_stepped = self.saved["logged"]  # Lightning counts one more
-            self.saved = {}
-        if not self.folder or batch_idx % trainer.accumulate_grad_batches:  # summed gradients are not saved
-            return
-        stop, due = self.vote(trainer, batch_idx)
-        if stop or due or (self.every_steps and batch_idx and trainer.global_step % self.every_steps == 0):
+            self.ends, self.saved = self.saved["ends"], {}
+        elif batch_idx == 0:
+            self.ends = [{}]
+        if not self.folder or batch_idx < self.first_vote or batch_idx % trainer.accumulate_grad_batches:
+            return  # summed gradients are not saved
+        # The ranks ask each other about once a second, in steps that they agree on: it costs as much as a small step.
+        self.since_vote += 1
+        due = self.every_steps and batch_idx and trainer.global_step % self.every_steps == 0
+        if stop := self.since_vote >= self.per_vote or batch_idx == 0:
+            now = time.monotonic()
+            late, seconds = now - self.last_save > 60 * self.every_minutes, (now - self.last_vote) / self.since_vote
+            votes = torch.tensor([self.stop, late, seconds], device=trainer.strategy.root_device)
+            stop, late, slowest = trainer.strategy.reduce(votes, reduce_op="max").tolist()
+            self.since_vote, self.per_vote, self.last_vote = 0, min(100, 1 + int(1 / slowest)), now
+            due = due or late
+        if stop or due:
             self.save(trainer, batch_idx)
         if stop:
             self.leave(trainer)
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        if self.since_vote + 1 >= self.per_vote or self.every_steps:
-            self.before_fetch = _random()
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if self.since_vote + 2 >= self.per_vote or self.every_steps:
+            states = {"random": _random(), "loaders": trainer.fit_loop._combined_loader._state_dicts()}
+            self.ends = [*self.ends[-1:], states]
 
-    on_validation_end = on_train_batch_end  # type: ignore[assignment]
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if self.ends and self.ends[-1]:  # of the batch before the validation
+            self.ends[-1]["random"] = _random()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self.folder:  # the attempt may end in what comes after the training
             self.save(trainer, 0)
 
-    def vote(self, trainer: Any, batch_idx: int) -> tuple[bool, bool]:
-        """Return whether to stop and whether a save is due: the same on all ranks.
-
-        They ask each other about once a second, in steps that they agree on: asking costs as much as a small step.
-        """
-        self.since_vote += 1
-        if self.since_vote < self.per_vote and batch_idx > 0:
-            return False, False
-        now = time.monotonic()
-        due, seconds = now - self.last_save > 60 * self.every_minutes, (now - self.last_vote) / self.since_vote
-        votes = torch.tensor([self.stop, due, seconds], device=trainer.strategy.root_device)
-        stop, due, slowest = trainer.strategy.reduce(votes, reduce_op="max").tolist()
-        self.since_vote, self.per_vote, self.last_vote = 0, min(100, 1 + int(1 / slowest)), now
-        return bool(stop), bool(due)
-
     def save(self, trainer: Any, step: int) -> None:
         """Save together, at a step of this epoch. A save is a new file, or a folder if each rank saves its part."""
-        mine = {"before_fetch": self.before_fetch, "now": _random(), "starts": [one.start for one in self.loaders]}
+        ahead = trainer.fit_loop._data_fetcher.length is None  # Lightning fetches the next batch too, to know the last
+        mine = {"ends": self.ends[-1 - ahead :], "starts": [one.start for one in self.loaders], "now": _random()}
         mine["logged"] = trainer.fit_loop.epoch_loop._batches_that_stepped
-        ranks = [mine] * trainer.world_size
-        if trainer.world_size > 1:
+        if len(ranks := [mine] * trainer.world_size) > 1:
             torch.distributed.all_gather_object(ranks, mine)
-        self.to_save = {"step": step, "ranks": ranks, "stopped": trainer.should_stop}
-        before = _saves(self.folder)
-        path = Path(self.folder or "", f"resume-{1 + _number(before[0]) if before else 1}.ckpt")
-        part: Path = trainer.strategy.broadcast(path).with_suffix(".part")
-        if trainer.is_global_zero:
-            _remove(part)  # of an attempt that was killed
+        self.to_save = {"hpclaunch": {"step": step, "ranks": ranks, "stopped": trainer.should_stop}}
+        others = _saves(self.folder, "*")  # with those that a kill has cut short
+        name = f"resume-{1 + int(others[0].stem[7:]) if others else 1}.part"
+        part: Path = trainer.strategy.broadcast(Path(self.folder or "", name))
         trainer.save_checkpoint(part)  # ends with a barrier
         if trainer.is_global_zero:
             for file in filter(Path.is_file, (part, *part.rglob("*"))):
                 with file.open("rb+") as written:
                     os.fsync(written.fileno())  # else a node that dies may leave the new name without the content
-            part.replace(path)
-            for old in before:
-                _remove(old)
+            part.replace(part.with_suffix(".ckpt"))
+            for old in others:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
         self.to_save, self.last_save = {}, time.monotonic()
 
     def leave(self, trainer: Any) -> None:
         """End all ranks at once with exit code 75, "try again": all is saved."""
         if trainer.is_global_zero:
-            where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step}"
-            print(f"saved in {self.folder}: {where}; start again to go on", flush=True)
+            print(f"saved at epoch {trainer.current_epoch + 1}, step {trainer.global_step}: start again", flush=True)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher ends the others once one has left
         try:
             for logger in trainer.loggers:
@@ -209,13 +198,17 @@ class _Resumable:
         self.inner, self.saved, self.number = inner, saved, number
         self.start: dict[str, Any] = {}  # random numbers at the start of this pass
 
-    def __iter__(self) -> Iterator[Any]:
-        saved, self.saved = self.saved, {}
+    def __iter__(self) -> Any:
+        saved, self.saved, now = self.saved, {}, {"random": _random()}
         _set_random(saved["starts"][self.number] if saved else {})
-        self.start, items = _random(), iter(self.inner)
-        if saved and saved["step"]:
-            next(itertools.islice(items, saved["step"] - 1, None), None)
-            _set_random(saved["before_fetch"])
+        self.start, items, step = _random(), iter(self.inner), saved.get("step", 0)
+        with suppress(TypeError):  # a loader beside a longer one begins again
+            step %= len(self.inner)
+        if step:
+            next(islice(items, step - 1, None), None)
+            for end in saved["ends"] if self.number == 0 else [now]:
+                _set_random(end.get("random", {}))
+                yield from islice(items, 1)
         yield from items
 
     def __len__(self) -> int:
@@ -234,32 +227,17 @@ def _compare(_environment: Any, num_devices: int, num_nodes: int) -> None:
         sys.exit(f"Trainer(devices={num_devices}, num_nodes={num_nodes}), but the launcher has started {started}")
 
 
-def _folder(folder: str | Path | None) -> Path | None:
-    given = folder or os.environ.get("HPCLAUNCH_RUN_DIR")
-    return Path(given) if given else None
-
-
-def _saves(folder: Path | None) -> list[Path]:
+def _saves(folder: str | Path | None, kind: str = "ckpt") -> list[Path]:
     """Return the complete saves in a folder, the newest first."""
-    return sorted(folder.glob("resume-*.ckpt") if folder else (), key=_number, reverse=True)
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.partition("-")[2])
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return sorted(Path(folder).glob(f"resume-*.{kind}") if folder else (), key=lambda path: -int(path.stem[7:]))
 
 
 def _random() -> dict[str, Any]:
     """Return the states of the random numbers that programs use, in what torch.load(weights_only=True) takes."""
-    states: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
+    name, keys, *rest = sys.modules["numpy"].random.get_state()  # Lightning has imported it
+    states = {"torch": torch.get_rng_state(), "random": random.getstate(), "numpy": (name, keys.tolist(), *rest)}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         states["cuda"] = torch.cuda.get_rng_state()
-    if numpy := sys.modules.get("numpy"):
-        name, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (name, keys.tolist(), *rest)
     return states
 
 
@@ -267,7 +245,6 @@ def _set_random(states: dict[str, Any]) -> None:
     if states:
         torch.set_rng_state(states["torch"])
         random.setstate(states["random"])
+        sys.modules["numpy"].random.set_state(states["numpy"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
-    if "numpy" in states and "numpy" in sys.modules:
-        sys.modules["numpy"].random.set_state(states["numpy"])
