@@ -20,8 +20,8 @@ export OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
 # ---------- Launch, the same for every job here: nothing to edit ----------
-trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2 # what your job set and trapped was for your job
-eval "$hpclaunch_settings"; IFS=$' \t\n'
+trap - ERR DEBUG RETURN INT TERM HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
+IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/}; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
 fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
 # Rendezvous: the head node, at a port of this job's own.
 MASTER_ADDR=127.0.0.1
@@ -31,7 +31,7 @@ while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER
     { { exec {lock}>>"/tmp/hpclaunch-$UID-$MASTER_PORT.port"; } 2>/dev/null && flock -n "$lock"; (($? == 1)); }; do
     MASTER_PORT=$((MASTER_PORT + 1))
 done
-export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
