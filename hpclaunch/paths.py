@@ -10,6 +10,8 @@ PACKAGE = Path(__file__).parent
 KINDS = ("site_profiles", "templates")
 # The programs that come along.
 WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
+# What programs import, and may be copied too.
+MODULES = {"resume": PACKAGE / "workloads" / "resume.py"}
 # What a workload imports from its own folder, and a copy of it needs beside it.
 COMPANIONS = {"mnist": ("digits.py", "layout.py")}
 

@@ -34,17 +34,20 @@ def list_command(as_json: bool) -> None:
 
 @workload_group.command("copy")
 @click.argument("name", **WORKLOADS)
-@click.argument("file", type=click.Path(path_type=Path))
-def copy_command(name: str, file: Path) -> None:
-    """Copy the workload NAME to FILE, with what it imports.
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def copy_command(name: str, file: Path | None) -> None:
+    """Copy the workload NAME to FILE, or to NAME.py, with what it imports.
+
+    "resume" is what any Lightning program may import to go on in the next attempt.
 
     Example: hpclaunch workload copy mnist train.py
 
     An existing file is never changed.
     """
-    if name not in paths.WORKLOADS:
-        raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, paths.WORKLOADS)}")
-    program, beside = paths.WORKLOADS[name], paths.COMPANIONS.get(name, ())
+    sources, file = paths.WORKLOADS | paths.MODULES, file or Path(f"{name}.py")
+    if name not in sources:
+        raise HpclaunchError(f"no workload {name!r}{did_you_mean(name, sources)}")
+    program, beside = sources[name], paths.COMPANIONS.get(name, ())
     if file.name in beside:
         raise HpclaunchError(f"{file} is the name of a file that {name} imports; use another name")
     copies = {file: program} | {file.with_name(other): program.with_name(other) for other in beside}
@@ -57,4 +60,7 @@ def copy_command(name: str, file: Path) -> None:
     click.echo(file)
     if beside:
         talk(f"keep what it imports beside it: {', '.join(beside)}")
-    talk(f"run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}")
+    if name in paths.MODULES:
+        talk(f"beside your program: from {file.stem} import SaveAndLeave, resume_path, trainer_places")
+    else:
+        talk(f"run it with: hpclaunch run --tasks-per-node 2 -- python {quote(str(file))}")

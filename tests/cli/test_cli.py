@@ -318,6 +318,14 @@ def test_workload_is_copied_to_be_edited(cli, work):
     assert cli("workload", "copy", "mnist", "second.py").exit_code == 0  # the same digits.py serves both
 
 
+def test_the_file_that_saves_and_resumes_is_copied(cli, work):
+    """It gets its own name if no other is given, and its import is said."""
+    result = cli("workload", "copy", "resume")
+    assert (result.exit_code, result.stdout) == (0, "resume.py\n")
+    assert "from resume import SaveAndLeave, resume_path, trainer_places" in result.stderr
+    assert (work / "resume.py").read_text() == paths.MODULES["resume"].read_text()
+
+
 @pytest.mark.parametrize(
     ("file", "message"),
     [

@@ -51,6 +51,18 @@ def test_every_rank_has_its_place(work, launcher):
         assert 20000 <= int(reports[0]["MASTER_PORT"]) < 32768
 
 
+@pytest.mark.parametrize("own", [None, "mine"])
+def test_a_run_has_an_id(work, own):
+    """HPCLAUNCH_RUN_ID is the run folder's name, and Weights & Biases' id too unless the user has chosen one."""
+    option = ["--env", f"WANDB_RUN_ID={own}"] if own else []
+    outer = {"HPCLAUNCH_RUN_ID": "outer", "WANDB_RUN_ID": "outer"}  # of a job in which this one is started
+    assert run(*option, "--", sys.executable, "-c", REPORT, env=os.environ | outer).returncode == 0
+    report = json.loads((run_folder(work) / "rank-0.log").read_text())
+    assert report["HPCLAUNCH_RUN_ID"] == run_folder(work).name
+    expected = (own, None) if own else (run_folder(work).name, "allow")
+    assert (report["WANDB_RUN_ID"], report.get("WANDB_RESUME")) == expected
+
+
 def test_lightning_launcher_leaves_the_local_ranks_to_lightning(work):
     """One process a node, with its NODE_RANK and without RANK and LOCAL_RANK, even where the shell had them."""
     size = ["--nodes", 2, "--tasks-per-node", 2, "--launcher", "lightning"]
