@@ -64,20 +64,21 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         self.loaders: list[_Resumable] = []  # of this epoch's training
         self.ends: list[dict[str, Any]] = []  # random numbers and loaders' states at the ends of the last two batches
         self.first_vote = 0  # batch in an epoch
-        self.since_vote, self.per_vote = 0, 1  # steps
-        self.last_vote, self.last_save = 0.0, time.monotonic()
+        self.since_vote, self.per_vote, self.last_vote, self.last_save = 0, 1, 0.0, time.monotonic()  # steps, seconds
         _environments.LightningEnvironment.validate_settings = _compare  # others have their own
-        self.note(signal.SIGUSR1)  # before Lightning, which then does not requeue a Slurm job itself
+        if self.folder:
+            self.listen()  # before Lightning, which then does not requeue a Slurm job itself
 
-    def note(self, *signals: int) -> None:
+    def listen(self) -> None:
         """Only note a signal when it comes, since that may be in the middle of a step."""
-        for number in signals if self.folder else ():
-            with suppress(ValueError):  # not in the main thread
-                signal.signal(number, lambda *_: self.stop.fill_(True))
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGUSR1, lambda *_: self.stop.fill_(True))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         _compare(None, trainer.num_devices, trainer.num_nodes)  # a Trainer of one device asks no environment
         if stage == "fit" and self.folder:
+            self.listen()  # in a rank of ddp_spawn
+            trainer._signal_connector._sigterm_notifier_fn = lambda *_: self.stop.fill_(True)  # until the training ends
             process = type(trainer.strategy).process_dataloader.__get__(trainer.strategy)  # not that of an earlier fit
             trainer.strategy.process_dataloader = lambda loader: self.resumable(process(loader), trainer.training)
 
@@ -115,7 +116,6 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         trainer.should_stop = saved["stopped"]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.note(signal.SIGUSR1, signal.SIGTERM)  # in place of Lightning's own, which are back after the training
         if self.saved and trainer.is_global_zero:
             print(f"resumed at epoch {trainer.current_epoch + 1}, step {trainer.global_step}", flush=True)
 
