@@ -95,7 +95,7 @@ class Model(LightningModule):
 
     def training_step(self, batch, batch_idx):
         print("step", self.global_step, flush=True)
-        time.sleep(0.005)
+        time.sleep(float(os.environ.get("STEP", "0.005")))
         batch, *other = batch if KIND == "combined" else (batch,)
         loss = torch.nn.functional.mse_loss(self.net(batch[0]), batch[1])
         for x, y in other:
@@ -143,15 +143,25 @@ def show(model, first):
 
 def main():
     seed_everything(1)
+    print("run", *(os.environ.get(name) for name in ("HPCLAUNCH_RUN_ID", "WANDB_RUN_ID", "WANDB_RESUME")), flush=True)
     stop = [EarlyStopping("val", patience=1, min_delta=9.0)] if KIND == "early" else []
     options = {
         "accumulate": {"accumulate_grad_batches": 2, "val_check_interval": 0.3},
         "reload": {"reload_dataloaders_every_n_epochs": 1},
         "max_steps": {"max_steps": 50, "max_epochs": -1},
     }.get(KIND, {})
-    words = {"max_epochs": 5, "accelerator": "cpu", "logger": False, "enable_checkpointing": False} | options
+    words = {
+        "max_epochs": int(os.environ.get("EPOCHS", "5")),
+        "accelerator": "cpu",
+        "logger": False,
+        "enable_checkpointing": False,
+    } | options
     quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    trainer = Trainer(callbacks=[SaveAndLeave(), *stop], **trainer_places(), **words, **quiet)
+    if KIND == "slow":  # to save: killed after 5 to 10 steps, it is often in the middle
+        resume.os = SimpleNamespace(fsync=lambda _: time.sleep(0.1), environ=os.environ)
+    trainer = Trainer(
+        callbacks=[SaveAndLeave(every_steps=5 * (KIND == "slow")), *stop], **trainer_places(), **words, **quiet
+    )
     model = Model()
     trainer.fit(model, ckpt_path=resume_path())
     show(model, trainer.is_global_zero)
