@@ -24,10 +24,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-# Lightning has two names; both may be installed, and this is for the one that the program uses.
+# Lightning has two names, and both are often installed; hooks of a callback of either do for a Trainer of the other.
 _new = "lightning.pytorch" in sys.modules or not importlib.util.find_spec("pytorch_lightning")
-_name = "lightning.pytorch" if _new else "pytorch_lightning"
-_lightning, _environments = (importlib.import_module(_name + part) for part in ("", ".plugins.environments"))
+_lightning = importlib.import_module("lightning.pytorch" if _new else "pytorch_lightning")
 
 
 def trainer_places() -> dict[str, int]:
@@ -50,8 +49,7 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
     """Saves when the job is about to end, and leaves; saves also now and then, and at the end of the training.
 
     Saved is what Lightning saves, and each rank's place in its data and its random numbers, between two optimizer
-    steps. A kill at any moment leaves a good save: the one before goes once the new one is complete. An iterable data
-    set is read again up to its place, unless its loader has a state_dict. docs/continuing.md says what is not exact.
+    steps. A kill at any moment leaves a good save: the one before goes once the new one is complete.
     Without a folder, given or in $HPCLAUNCH_RUN_DIR, the callback only compares the Trainer with its launcher.
     """
 
@@ -65,7 +63,9 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         self.ends: list[dict[str, Any]] = []  # random numbers and loaders' states at the ends of the last two batches
         self.first_vote = 0  # batch in an epoch
         self.since_vote, self.per_vote, self.last_vote, self.last_save = 0, 1, 0.0, time.monotonic()  # steps, seconds
-        _environments.LightningEnvironment.validate_settings = _compare  # others have their own
+        for fabric in ("lightning.fabric", "lightning_fabric"):
+            if environments := sys.modules.get(f"{fabric}.plugins.environments"):
+                environments.LightningEnvironment.validate_settings = _compare  # others have their own
         if self.folder:
             self.listen()  # before Lightning, which then does not requeue a Slurm job itself
 
