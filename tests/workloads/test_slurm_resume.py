@@ -44,7 +44,7 @@ def check(job: str) -> None:
 @pytest.mark.usefixtures("slurm")
 def test_slurm_requeues_once_for_each_save():
     """Lightning's own requeue, which is on under srun, keeps out of it; torchrun's ranks go on as well."""
-    words = (*TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "30s")
+    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s")
     jobs = [submit(*words, "--launcher", launcher, *PROGRAM) for launcher in ("tasks", "torchrun")]
     call("wait", *jobs, seconds=500)
     for job in jobs:
@@ -56,7 +56,7 @@ def test_slurm_requeues_once_for_each_save():
 def test_pbs_goes_on(qsub, launcher):
     """On PBS each attempt is a job of its own, with the same run folder and id."""
     qsub()
-    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:00:35", "--warn-before", "15s")
+    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "20s")
     job = submit(*words, "--launcher", launcher, *PROGRAM)
     call("wait", job, seconds=300)
     if launcher == "tasks":
