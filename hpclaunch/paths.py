@@ -11,7 +11,7 @@ KINDS = ("site_profiles", "templates")
 # The programs that come along.
 WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
 # What a workload imports from its own folder, and a copy of it needs beside it.
-COMPANIONS = {"mnist": ("digits.py", "layout.py")}
+COMPANIONS = {"mnist": ("digits.py", "training.py", "layout.py", "resume.py")}
 
 
 def shipped(kind: str) -> Path:
