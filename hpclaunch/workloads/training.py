@@ -148,6 +148,8 @@ class Schedule(Callback):
         self.args, self.scale, self.warmup = args, scale, 0.3 * args.epochs if args.warmup is None else args.warmup
 
     def on_train_batch_start(self, trainer: Any, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        if batch_idx % self.args.accumulate:
+            return
         batches = trainer.num_training_batches  # of an epoch
         now, warmup, end = (
             trainer.current_epoch * batches + batch_idx,
@@ -222,7 +224,7 @@ def find_checkpoint(args: argparse.Namespace, model: LightningModule) -> str | N
 def make_loggers(folder: Path) -> list[Logger]:
     """Return the writers of the metrics, into a folder that no other run and no other attempt has."""
     # Lightning's own choice of the next number is a race, and CSVLogger deletes what it finds.
-    version = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    version = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
     loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
     if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
         loggers.append(TensorBoardLogger(folder, version=version))
@@ -241,6 +243,7 @@ def make_trainer(
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     if args.output_dir:
+        args.output_dir.mkdir(parents=True, exist_ok=True)
         best: Any = {"monitor": "val accuracy", "mode": "max", "enable_version_counter": False}
         callbacks.append(ModelCheckpoint(args.output_dir, "best", **best))
     return Trainer(
@@ -289,7 +292,7 @@ def train(args: argparse.Namespace, make_data: Any, make_model: Any, scale: Call
         saver.note(signal.SIGTERM)
     # find_layout knows who started us; what is logged is of whole epochs; SaveAndLeave resumes any data.
     expected = "The `srun` command is available|The number of training batches|You're resuming .* not resumable"
-    warnings.filterwarnings("ignore", f"{expected}|Checkpoint directory .* exists and is not empty")
+    warnings.filterwarnings("ignore", f"{expected}|Checkpoint directory .* exists|.* by the model summary")
     warnings.filterwarnings("ignore", category=FutureWarning, module="pytorch_lightning")  # how Lightning calls torch
     try:
         trainer.fit(model, datamodule=data, ckpt_path=resumed)

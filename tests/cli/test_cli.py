@@ -303,7 +303,7 @@ def test_workload_is_copied_to_be_edited(cli, work):
     result = cli("workload", "copy", "mnist", "my train.py")
     assert (result.exit_code, result.stdout) == (0, "my train.py\n")
     assert "hpclaunch run --tasks-per-node 2 -- python 'my train.py'" in result.stderr
-    assert "keep what it imports beside it: digits.py, layout.py" in result.stderr
+    assert "keep what it imports beside it: digits.py, training.py, layout.py, resume.py" in result.stderr
     for name in paths.COMPANIONS["mnist"]:
         assert (work / name).read_text() == paths.WORKLOADS["mnist"].with_name(name).read_text()
         assert name in (work / "my train.py").read_text().split('"""')[1]  # its docstring names what it imports

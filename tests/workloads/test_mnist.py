@@ -39,6 +39,17 @@ LAUNCH_VARIABLES = re.compile(
 )
 
 
+# What NCI's page about Lightning shows of a training; the last only where there is a GPU.
+SIX_LINES = [
+    r"GPU available: ",
+    r"GLOBAL_RANK: 0, MEMBER: 1/2$",
+    r"^distributed_backend=(gloo|nccl)$",
+    r"^All distributed processes registered. Starting with 2 processes$",
+    r"^  \| Name +\| Type +\| Params",
+    r"^LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES: \[",
+]
+
+
 def clean_env(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not LAUNCH_VARIABLES.match(name)}
     # One thread: on a busy machine threads that wait for each other take far longer than one alone.
@@ -206,7 +217,8 @@ def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
     port = free_port()
     result = run([*TORCHRUN, "--master-port", port, str(SCRIPT), "--epochs", "2"], tmp_path)
     assert check_trained(result, world_size=2) > 90
-    assert "distributed_backend=gloo" in result.stderr
+    for line in SIX_LINES[:5]:
+        assert re.search(line, result.stderr, re.MULTILINE), line
     assert "Warning" not in result.stderr
     shown = result.stderr[result.stderr.index("world size 2") :].splitlines()[:4]
     assert shown[0] == (
@@ -219,6 +231,17 @@ def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
         f"1     0     1           {host}, cpu",
     ]
     assert result.stderr.count("local rank") == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
+def test_gpu_shows_the_six_lines(tmp_path: Path, tiny: str) -> None:
+    """On a GPU each line that NCI's page shows is there, and the ranks meet by nccl."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    command = [*TORCHRUN[:-1], "1", str(SCRIPT), "--strategy", "ddp", "--epochs", "1", "--data-dir", tiny]
+    result = run(command, tmp_path, CUDA_VISIBLE_DEVICES=gpus)
+    check_trained(result, world_size=1, images=33)
+    for line in SIX_LINES:
+        assert re.search(line.replace("1/2", "1/1").replace("2 pro", "1 pro"), result.stderr, re.MULTILINE), line
 
 
 def srun(tasks: int, cwd: Path, **variables: str) -> list[subprocess.CompletedProcess[str]]:

@@ -150,6 +150,13 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], str]] = {
         {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "NODE_RANK": "1"},
         "RANK=1 with LOCAL_RANK=0, NODE_RANK=1 and LOCAL_WORLD_SIZE=2 of 4: RANK must be NODE_RANK x",
     ),
+    "half a place": (["--rank", "1"], {}, "--world_size and --rank belong together"),
+    "no address": (["--dist_url", "file:///tmp/x"], {}, "--dist_url file:///tmp/x: must be tcp://HOST:PORT or env://"),
+    "size twice": (
+        ["--world_size", "3", "--rank", "0"],
+        {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+        "--world_size 3, but a launcher has set WORLD_SIZE=2; leave it out",
+    ),
     "half a contract": ([], {"WORLD_SIZE": "2"}, "WORLD_SIZE=2, but nothing says which ranks share a node"),
     "mpirun alone": ([], {"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE=2, but nothing says which ranks"),
 }
@@ -288,7 +295,7 @@ def test_learning_rate_scales_with_the_batch(train: Any, monkeypatch: pytest.Mon
     """--lr is for one rank's batch; a step over four times as many images has twice its peak."""
     seen = record_steps(monkeypatch)
     train("--batch-size", "2", "--accumulate", "4", "--lr", "0.001", "--warmup", "0")
-    assert seen[3][0] == pytest.approx(0.002, rel=0.1)
+    assert seen[0][0] == pytest.approx(0.002)
 
 
 @pytest.mark.slow
@@ -487,7 +494,6 @@ def test_no_run_deletes_another_ones_metrics(train: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "strftime", lambda _: "now")
     train()
     first = logs("out")[0].read_bytes()
-    monkeypatch.setattr(os, "getpid", lambda: 1)
     train("--resume", "never")
     assert first in [log.read_bytes() for log in logs("out")] and len(logs("out")) == 2
 
@@ -516,6 +522,27 @@ def by_hand(*options: list[str], tmp_path: Path, **variables: str) -> list[subpr
     ]
     outputs = [process.communicate(timeout=150) for process in started]
     return [subprocess.CompletedProcess([], p.returncode, *out) for p, out in zip(started, outputs, strict=True)]
+
+
+@pytest.mark.slow
+def test_classic_options_place_the_ranks(tmp_path: Path, tiny: str) -> None:  # noqa: F811
+    """--dist_url, --world_size and --rank start ranks by hand; with two --gpu_ids a process starts another."""
+    common = ["--data-dir", tiny, "--epochs", "1", "--dist_url", f"tcp://127.0.0.1:{free_port()}", "--world_size", "4"]
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), *common, "--gpu_ids", "0,1", "--rank", rank],
+            cwd=tmp_path,
+            env=clean_env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "2")
+    ]
+    (output, errors), _ = [process.communicate(timeout=100) for process in started]
+    assert [process.returncode for process in started] == [0, 0], errors
+    assert "world size 4, nodes 2, " in errors
+    assert "test accuracy: " in output
 
 
 @pytest.mark.slow
