@@ -176,7 +176,7 @@ def make_strategy(args: argparse.Namespace, layout: Layout) -> Strategy | str:
         return FSDPStrategy(state_dict_type="full", **common)
     if args.strategy == "deepspeed":
         return DeepSpeedStrategy(**common)
-    # No buffers to send: the only ones are of batch norm, and rank 0's are saved.
+    # Buffers, those of batch norm, are sent before a validation only.
     start: Any = SPAWNING.get(args.strategy, "popen")
     return DDPStrategy(start_method=start, broadcast_buffers=False, **common)
 

@@ -24,17 +24,8 @@ from pytorch_lightning.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException
 
-from layout import (
-    SPAWNING,
-    STRATEGIES,
-    RollCall,
-    StartError,
-    check_choices,
-    find_layout,
-    is_later_rank,
-    make_strategy,
-    strategy_name,
-)  # fmt: skip
+import layout
+from layout import StartError
 from resume import SaveAndLeave, resume_path
 
 BEGAN = time.perf_counter()
@@ -58,7 +49,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
     add = parser.add_argument_group("ranks and hardware").add_argument
     how = "how ranks share the work (%(default)s: ddp if there are several)"
-    add("--strategy", type=strategy_name, choices=STRATEGIES, default="auto", help=how)
+    add("--strategy", type=layout.strategy_name, choices=layout.STRATEGIES, default="auto", help=how)
     add("--devices", type=int, metavar="N", help="ranks here, if no launcher starts them")
     add("--gpu_ids", type=lambda text: text.split(","), metavar="0,1,...", help="a rank for each of these GPUs")
     add("--dist_url", metavar="tcp://HOST:PORT", help="where the ranks meet, if no launcher says it")
@@ -98,7 +89,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (StartError, OSError) as error:
-        if is_later_rank():
+        if layout.is_later_rank():
             time.sleep(10)  # rank 0 says it and its launcher ends this rank; if not, it is wrong only here
         end_with(error)
 
@@ -111,6 +102,10 @@ class Classifier(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         images, labels = batch
         return F.cross_entropy(self.net(images), labels)
+
+    def on_validation_start(self) -> None:
+        for buffer in self.buffers() if self.trainer.world_size > 1 else ():
+            torch.distributed.broadcast(buffer, 0)  # batch norm's means, of which rank 0's are saved
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         self.evaluate("val", batch, len(cast(Any, self.trainer).datamodule.val_set))
@@ -221,45 +216,41 @@ def find_checkpoint(args: argparse.Namespace, model: LightningModule) -> str | N
     return own
 
 
-def make_loggers(folder: Path) -> list[Logger]:
-    """Return the writers of the metrics, into a folder that no other run and no other attempt has."""
-    # Lightning's own choice of the next number is a race, and CSVLogger deletes what it finds.
-    version = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
-    loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
-    if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
-        loggers.append(TensorBoardLogger(folder, version=version))
-    return loggers
-
-
 def make_trainer(
     args: argparse.Namespace, saver: SaveAndLeave, scale: Callable[[float], float], terms: dict[str, Any]
 ) -> Trainer:
     """Set up Lightning for the ranks and GPUs that are there."""
-    layout = find_layout(args)
-    check_choices(args, layout)
+    places = layout.find_layout(args)
+    layout.check_choices(args, places)
     if args.strategy == "ddp_fork":  # a process that has used several threads cannot be forked
         torch.set_num_threads(1)
-    callbacks = [RollCall(vars(args) | terms), ModelSummary(max_depth=2), Schedule(args, scale), Meter(), saver]
+    folder = args.output_dir or Path()
+    # Lightning's own choice of a number is a race, and CSVLogger deletes what it finds.
+    version = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+    loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
+    if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
+        loggers.append(TensorBoardLogger(folder, version=version))
+    callbacks = [layout.RollCall(vars(args) | terms), ModelSummary(max_depth=2), Schedule(args, scale), Meter(), saver]
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     if args.output_dir:
-        args.output_dir.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         best: Any = {"monitor": "val accuracy", "mode": "max", "enable_version_counter": False}
-        callbacks.append(ModelCheckpoint(args.output_dir, "best", **best))
+        callbacks.append(ModelCheckpoint(folder, "best", **best))
     return Trainer(
-        accelerator="gpu" if layout.on_gpu else "cpu",
-        devices=layout.per_node,
-        num_nodes=layout.nodes,
-        strategy=make_strategy(args, layout),
-        plugins=[layout.environment],
+        accelerator="gpu" if places.on_gpu else "cpu",
+        devices=places.per_node,
+        num_nodes=places.nodes,
+        strategy=layout.make_strategy(args, places),
+        plugins=[places.environment],
         precision=args.precision,
         max_epochs=args.epochs,
         accumulate_grad_batches=args.accumulate,
         gradient_clip_val=args.clip,
-        sync_batchnorm=args.sync_batchnorm and layout.world_size > 1,
+        sync_batchnorm=args.sync_batchnorm and places.world_size > 1,
         deterministic=args.deterministic or None,
         callbacks=callbacks,
-        logger=make_loggers(args.output_dir or Path()),
+        logger=loggers,
         use_distributed_sampler=False,  # the data bring their own
         num_sanity_val_steps=0,
         enable_checkpointing=bool(args.output_dir),
@@ -288,7 +279,7 @@ def train(args: argparse.Namespace, make_data: Any, make_model: Any, scale: Call
         resumed = find_checkpoint(args, model)
         terms = {"images": len(data.train_set), "checkpoint": resumed and Path(resumed).name}
         trainer = make_trainer(args, saver, scale, terms)
-    if args.strategy in SPAWNING and saver.folder:  # this process is none of the ranks, but gets the signal
+    if args.strategy in layout.SPAWNING and saver.folder:  # this process is none of the ranks, but gets the signal
         saver.note(signal.SIGTERM)
     # find_layout knows who started us; what is logged is of whole epochs; SaveAndLeave resumes any data.
     expected = "The `srun` command is available|The number of training batches|You're resuming .* not resumable"
