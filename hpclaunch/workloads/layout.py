@@ -6,12 +6,12 @@ each other until the walltime is over.
 
 import argparse
 import os
+import re
 import socket
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -26,18 +26,13 @@ class StartError(Exception):
     """The training cannot start; the message says what is wrong, where, and what to use."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Ranks per node, nodes, the reader of this process's own rank, and whether each rank has a GPU."""
 
     per_node: int
     nodes: int
     environment: LightningEnvironment | SLURMEnvironment
-    on_gpu: bool = False
-
-    @property
-    def world_size(self) -> int:
-        return self.per_node * self.nodes
+    on_gpu: bool
 
 
 def find_layout(args: argparse.Namespace) -> Layout:
@@ -50,22 +45,15 @@ def find_layout(args: argparse.Namespace) -> Layout:
     devices = args.devices or len(args.gpu_ids or ()) or None
     use_classic_options(args, devices or 1)
 
-    def number(name: str, default: int = 0) -> int:
-        return int(env.get(name, default))
-
     places = trainer_places()
-    per_node, nodes = places.get("devices", devices or 1), places.get("num_nodes", 1)
     environment: LightningEnvironment | SLURMEnvironment = LightningEnvironment()
-    ranks = number("SLURM_STEP_NUM_TASKS") if places else per_node
-    if "WORLD_SIZE" in env and "LOCAL_WORLD_SIZE" in env:  # torchrun, a job script, or by hand
-        ranks, local, node = number("WORLD_SIZE"), number("LOCAL_RANK"), number("GROUP_RANK", number("NODE_RANK"))
-        if number("RANK", node * per_node + local) != node * per_node + local:
-            place = f"RANK={env['RANK']} with LOCAL_RANK={local}, NODE_RANK={node} and LOCAL_WORLD_SIZE={per_node}"
-            raise StartError(f"{place} of {ranks}: RANK must be NODE_RANK x LOCAL_WORLD_SIZE + LOCAL_RANK")
-    elif places:
+    per_node, nodes = places.get("devices", devices or 1), places.get("num_nodes", 1)
+    launched = "WORLD_SIZE" in env and "LOCAL_WORLD_SIZE" in env  # by torchrun, a job script, or by hand
+    if places and not launched:
         environment = SLURMEnvironment(auto_requeue=False)
+    ranks = int(env["WORLD_SIZE" if launched else "SLURM_STEP_NUM_TASKS"]) if places else per_node
     for name in () if places else ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        if number(name, ranks) != ranks:  # each would train alone, and nobody would notice
+        if int(env.get(name, ranks)) != ranks:  # each would train alone, and nobody would notice
             raise StartError(
                 f"{name}={env[name]}, but nothing says which ranks share a node: set LOCAL_WORLD_SIZE, NODE_RANK, "
                 "LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun and hpclaunch set them"
@@ -88,23 +76,19 @@ def use_classic_options(args: argparse.Namespace, per_node: int) -> None:
     meant: dict[str, object] = {}
     if args.gpu_ids:
         meant["CUDA_VISIBLE_DEVICES"] = ",".join(args.gpu_ids)
-    if args.dist_url and not args.dist_url.startswith("env:"):
-        scheme, _, place = args.dist_url.partition("://")
-        host, _, port = place.rpartition(":")
-        if scheme != "tcp" or not host or not port.isdigit():
+    if args.dist_url and args.dist_url != "env://":
+        found = re.fullmatch(r"tcp://(.+):(\d+)", args.dist_url)
+        if not found:
             raise StartError(f"--dist_url {args.dist_url}: must be tcp://HOST:PORT or env://")
-        meant |= {"MASTER_ADDR": host, "MASTER_PORT": port}
-    if None not in (args.world_size, args.rank):
-        meant |= {"WORLD_SIZE": args.world_size, "LOCAL_WORLD_SIZE": per_node, "NODE_RANK": args.rank // per_node}
-    elif (args.world_size, args.rank) != (None, None):
+        meant["MASTER_ADDR"], meant["MASTER_PORT"] = found.groups()
+    if (args.world_size is None) != (args.rank is None):
         raise StartError("--world_size and --rank belong together; use both, or leave them to the launcher")
-    launched = trainer_places()
-    for name, option in (("WORLD_SIZE", args.world_size), ("RANK", args.rank)):
-        if launched and option is not None and os.environ.get(name, str(option)) != str(option):
-            raise StartError(
-                f"--{name.lower()} {option}, but a launcher has set {name}={os.environ[name]}; leave it out"
-            )
-    os.environ.update({} if launched else {name: str(value) for name, value in meant.items()})
+    if args.rank is not None:
+        meant |= {"WORLD_SIZE": args.world_size, "LOCAL_WORLD_SIZE": per_node, "NODE_RANK": args.rank // per_node}
+    if not trainer_places():
+        os.environ.update({name: str(value) for name, value in meant.items()})
+    elif (launched := os.environ.get("WORLD_SIZE")) and args.world_size not in (None, int(launched)):
+        raise StartError(f"--world_size {args.world_size}, but a launcher has set WORLD_SIZE={launched}; leave it out")
 
 
 def is_later_rank() -> bool:
@@ -144,7 +128,7 @@ def check_choices(args: argparse.Namespace, layout: Layout) -> None:
         (args.strategy in ("fsdp", "deepspeed") and cpu, f"{strategy}: {here} shards a model over GPUs only; use ddp"),
         (args.backend == "nccl" and cpu, "--backend nccl: needs a GPU for each rank of the node; use gloo"),
         (
-            args.sync_batchnorm and layout.world_size > 1 and cpu,
+            args.sync_batchnorm and layout.per_node * layout.nodes > 1 and cpu,
             f"--sync-batchnorm: {here} synchronizes batch norm on GPUs only",
         ),
         (
@@ -160,15 +144,12 @@ def check_choices(args: argparse.Namespace, layout: Layout) -> None:
     restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
     if restarts and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # Seen with torch 2.13: one store for all attempts, in which a new rank may find a dead one's address.
-        rank_zero_warn(
-            "after a restart the ranks may wait for each other in vain: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 "
-            "for torchrun, so that each attempt has a store of its own"
-        )
+        rank_zero_warn("restarted ranks may wait in vain for each other: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
 
 
 def make_strategy(args: argparse.Namespace, layout: Layout) -> Strategy | str:
     """Return how the ranks share the work."""
-    if args.strategy == "auto" and layout.world_size == 1:
+    if args.strategy == "auto" and layout.per_node * layout.nodes == 1:
         return "auto"
     backend = args.backend or ("nccl" if layout.on_gpu else "gloo")
     common: Any = {"process_group_backend": backend, "timeout": timedelta(seconds=args.timeout)}

@@ -32,7 +32,7 @@ from torch.utils.data import DistributedSampler, TensorDataset
 
 # The files beside this one.
 from digits import Digits, draw_digits, read_mnist
-from training import Classifier, make_parser, parse_arguments, train
+from training import Classifier, make_parser, train
 
 
 class DigitsData(LightningDataModule):
@@ -139,7 +139,7 @@ def main() -> None:
     parser.set_defaults(data_dir=os.environ.get("MNIST_DIR") or None)
     # The peak of the learning rate grows with Adam as the square root of a step's images (Malladi et al. 2022,
     # https://arxiv.org/abs/2205.10287).
-    train(parse_arguments(parser), DigitsData, DigitsModel, scale=math.sqrt)
+    train(parser, DigitsData, DigitsModel, scale=math.sqrt)
 
 
 if __name__ == "__main__":

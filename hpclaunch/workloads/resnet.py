@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 # The files beside this one.
 from layout import StartError
-from training import Batch, Classifier, make_parser, parse_arguments, train
+from training import Batch, Classifier, make_parser, train
 
 
 class Arrays(pickle.Unpickler):
@@ -106,6 +106,19 @@ class CifarData(LightningDataModule):
         workers: Any = {"num_workers": self.args.workers, "persistent_workers": self.args.workers > 0}
         return DataLoader(images, self.args.batch_size, sampler=sampler, pin_memory=pinned, **workers)
 
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Make floats of bytes, on the device, and other images of the training's with the rank's random numbers."""
+        images, labels = batch
+        images = (images / 255 - 0.45) / 0.225  # about ImageNet's mean and deviation, as weights files expect
+        if self.trainer and self.trainer.training:
+            corners = torch.randint(9, (2, len(images), 1, 1), device=images.device)
+            images = crop(F.pad(images, (4, 4, 4, 4)), 32, corners)
+            images = images.where(torch.rand(len(images), 1, 1, 1, device=images.device) < 0.5, images.flip(3))
+        if self.args.weights:
+            images = F.interpolate(images, 224, mode="bilinear")
+        layout = torch.channels_last if self.args.channels_last else torch.contiguous_format
+        return images.contiguous(memory_format=layout), labels
+
     def train_dataloader(self) -> "DataLoader[Any]":
         return self.loader(self.train_set, shuffle=True)
 
@@ -137,9 +150,6 @@ class ResNet(Classifier):  # type: ignore[misc] # mypy knows it by another name
                 layer.requires_grad_(False).eval()  # batch norm keeps its means, too
         if args.channels_last:
             self.net.to(memory_format=torch.channels_last)
-        # ImageNet's, as weights files expect them.
-        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False)
 
     def load_weights(self, path: Path) -> None:
         """Load a state_dict for ImageNet, or one of our own checkpoints; the last layer begins anew."""
@@ -151,19 +161,6 @@ class ResNet(Classifier):  # type: ignore[misc] # mypy knows it by another name
         except Exception as error:  # a broken file makes torch.load raise any of a dozen kinds
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise StartError(f"{path}: no weights of {self.args.arch} ({reason})") from error
-
-    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Make floats of bytes, and other images of the training's, on the device: with the rank's random numbers."""
-        images, labels = batch
-        images = (images / 255 - self.mean) / self.std
-        if self.trainer.training:
-            corners = torch.randint(9, (2, len(images), 1, 1), device=self.device)
-            images = crop(F.pad(images, (4, 4, 4, 4)), 32, corners)
-            images = images.where(torch.rand(len(images), 1, 1, 1, device=self.device) < 0.5, images.flip(3))
-        if self.args.weights:
-            images = F.interpolate(images, 224, mode="bilinear")
-        layout = torch.channels_last if self.args.channels_last else torch.contiguous_format
-        return images.contiguous(memory_format=layout), labels
 
     def configure_optimizers(self) -> Any:
         learning = [parameter for parameter in self.parameters() if parameter.requires_grad]
@@ -181,7 +178,7 @@ def main() -> None:
     parser.set_defaults(data_dir=os.environ.get("CIFAR10_DIR") or None, batch_size=128, lr=0.05)
     # The peak of the learning rate grows with SGD as a step's images (Goyal et al. 2017,
     # https://arxiv.org/abs/1706.02677).
-    train(parse_arguments(parser), CifarData, ResNet, scale=float)
+    train(parser, CifarData, ResNet, scale=float)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -69,29 +68,8 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the arguments, numbers that make no sense rejected."""
-    args = parser.parse_args()
-    for name, value in vars(args).items():
-        least = int(name in ("epochs", "batch_size", "accumulate", "devices", "patience", "timeout", "world_size"))
-        if isinstance(value, int | float) and not least <= value < math.inf:
-            parser.error(f"argument --{name.replace('_', '-')}: {value}: must be at least {least}")
-    return args
-
-
 def end_with(reason: object) -> NoReturn:
     sys.exit(f"{Path(sys.argv[0]).name}: {reason}")
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """End with one line for what cannot work."""
-    try:
-        yield
-    except (StartError, OSError) as error:
-        if layout.is_later_rank():
-            time.sleep(10)  # rank 0 says it and its launcher ends this rank; if not, it is wrong only here
-        end_with(error)
 
 
 class Classifier(LightningModule):
@@ -247,7 +225,7 @@ def make_trainer(
         max_epochs=args.epochs,
         accumulate_grad_batches=args.accumulate,
         gradient_clip_val=args.clip,
-        sync_batchnorm=args.sync_batchnorm and places.world_size > 1,
+        sync_batchnorm=args.sync_batchnorm and places.per_node * places.nodes > 1,
         deterministic=args.deterministic or None,
         callbacks=callbacks,
         logger=loggers,
@@ -269,16 +247,25 @@ def end() -> None:
     os._exit(0)
 
 
-def train(args: argparse.Namespace, make_data: Any, make_model: Any, scale: Callable[[float], float]) -> None:
+def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scale: Callable[[float], float]) -> None:
     """Train and test, from the last save if there is one, and write the results."""
+    args = parser.parse_args()
+    for name, value in vars(args).items():
+        least = int(name in ("epochs", "batch_size", "accumulate", "devices", "patience", "timeout", "world_size"))
+        if isinstance(value, int | float) and not least <= value < math.inf:
+            parser.error(f"argument --{name.replace('_', '-')}: {value}: must be at least {least}")
     saver = SaveAndLeave(args.output_dir, args.save_every)  # first, as a signal may come at any time
-    with explained():
+    try:
         data = make_data(args)
         seed_everything(args.seed)  # the same first weights on every rank
         model = make_model(args)
         resumed = find_checkpoint(args, model)
         terms = {"images": len(data.train_set), "checkpoint": resumed and Path(resumed).name}
         trainer = make_trainer(args, saver, scale, terms)
+    except (StartError, OSError) as error:
+        if layout.is_later_rank():
+            time.sleep(10)  # rank 0 says it and its launcher ends this rank; if not, it is wrong only here
+        end_with(error)
     if args.strategy in layout.SPAWNING and saver.folder:  # this process is none of the ranks, but gets the signal
         saver.note(signal.SIGTERM)
     # find_layout knows who started us; what is logged is of whole epochs; SaveAndLeave resumes any data.
