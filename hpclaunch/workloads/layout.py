@@ -181,22 +181,19 @@ class RollCall(Callback):
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(ranks, ranks[0])
         if trainer.is_global_zero:
-            show(trainer, [place for place, _ in ranks])
+            common = f"world size {trainer.world_size}, nodes {trainer.num_nodes}, precision {trainer.precision}"
+            if len(ranks) > 1:
+                strategy, meeting = type(trainer.strategy).__name__, cast(Any, trainer.strategy).cluster_environment
+                common += f", master {meeting.main_address}:{meeting.main_port}, {strategy}"
+                common += f", {torch.distributed.get_backend()}, {type(meeting).__name__}"
+            print(f"{common}\nrank  node  local rank  host, device", file=sys.stderr)
+            for (rank, node, local_rank, host, name), _ in ranks:
+                print(f"{rank:<4}  {node:<4}  {local_rank:<10}  {host}, {name}", file=sys.stderr, flush=True)
         # All ranks come to the same end: none is left waiting for one that has gone.
         for (rank, _, _, host, _), terms in ranks:
             first = ranks[0][1]
             differs = [f"{key} {terms[key]}, rank 0 with {first[key]}" for key in terms if terms[key] != first[key]]
             if differs:
-                sys.exit(f"{Path(sys.argv[0]).name}: rank {rank} on {host}: trains with {'; '.join(differs)}")
-
-
-def show(trainer: Trainer, places: list[tuple[Any, ...]]) -> None:
-    """Print what the ranks have in common, and the table of the ranks."""
-    common = f"world size {trainer.world_size}, nodes {trainer.num_nodes}, precision {trainer.precision}"
-    if len(places) > 1:
-        environment = cast(Any, trainer.strategy).cluster_environment
-        common += f", master {environment.main_address}:{environment.main_port}, {type(trainer.strategy).__name__}"
-        common += f", {torch.distributed.get_backend()}, {type(environment).__name__}"
-    print(f"{common}\nrank  node  local rank  host, device", file=sys.stderr)
-    for rank, node, local_rank, host, device in places:
-        print(f"{rank:<4}  {node:<4}  {local_rank:<10}  {host}, {device}", file=sys.stderr, flush=True)
+                why = f"rank {rank} on {host}: trains with {'; '.join(differs)}"
+                print(f"{Path(sys.argv[0]).name}: {why}", file=sys.stderr, flush=True)
+                os._exit(1)  # left to end in its own way, a rank of gloo aborts now and then

@@ -102,24 +102,16 @@ def make_network(name: str, batch_norm: bool = False) -> nn.Sequential:
         norm = [nn.BatchNorm2d(outputs)] if batch_norm else []
         return [nn.Conv2d(inputs, outputs, kernel, stride, padding), *norm, nn.ReLU()]
 
-    def head(features: int) -> list[nn.Module]:
-        return [nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, 10)]
-
     if name == "perceptron":  # 0.1 million parameters
-        return nn.Sequential(*head(784))
-    if name == "cnn-large":  # 1.2 million, that of https://github.com/pytorch/examples/blob/main/mnist/main.py
-        flatten, hidden, relu, scores = head(64 * 12 * 12)
-        return nn.Sequential(
-            *convolution(1, 32, 3),  # 28 x 28 -> 26 x 26
-            *convolution(32, 64, 3),  # -> 24 x 24
-            nn.MaxPool2d(2),  # -> 12 x 12
-            *(nn.Dropout(0.25), flatten, hidden, relu, nn.Dropout(0.5), scores),
-        )
-    return nn.Sequential(  # 0.2 million
-        *convolution(1, 16, 5, stride=2, padding=2),  # 28 x 28 -> 14 x 14
-        *convolution(16, 32, 3, stride=2, padding=1),  # -> 7 x 7
-        *head(32 * 7 * 7),
-    )
+        features, before = 784, []
+    elif name == "cnn-large":  # 1.2 million, that of https://github.com/pytorch/examples/blob/main/mnist/main.py
+        features, before = 64 * 12 * 12, [*convolution(1, 32, 3), *convolution(32, 64, 3), nn.MaxPool2d(2)]
+    else:  # 0.2 million; 28 x 28 -> 14 x 14 -> 7 x 7
+        features, before = 32 * 7 * 7, [*convolution(1, 16, 5, 2, 2), *convolution(16, 32, 3, 2, 1)]
+    layers = [*before, nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, 10)]
+    if name == "cnn-large":
+        layers[-4:] = [nn.Dropout(0.25), *layers[-4:-1], nn.Dropout(0.5), layers[-1]]
+    return nn.Sequential(*layers)
 
 
 class DigitsModel(Classifier):  # type: ignore[misc] # mypy knows it by another name
