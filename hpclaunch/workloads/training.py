@@ -142,6 +142,9 @@ class Meter(Callback):
     network's forward pass, and `item()` in a step makes a GPU wait.
     """
 
+    def __init__(self, saver: SaveAndLeave) -> None:
+        self.saver = saver
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # Not on_train_epoch_start, which does not come where training goes on within an epoch.
         self.loss_sum, self.seen = torch.zeros((), device=pl_module.device), 0
@@ -166,6 +169,7 @@ class Meter(Callback):
         }
         pl_module.log_dict(results, sync_dist=True)
         self.on_train_start(trainer, pl_module)
+        self.saver.last_save = -math.inf  # a save is due, at the next step
         metrics = trainer.callback_metrics  # on every rank: reading them adds up over the ranks
         loss, accuracy = metrics["loss"].item(), 100 * metrics["val accuracy"].item()
         if trainer.is_global_zero:
@@ -208,7 +212,13 @@ def make_trainer(
     loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
     if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
         loggers.append(TensorBoardLogger(folder, version=version))
-    callbacks = [layout.RollCall(vars(args) | terms), ModelSummary(max_depth=2), Schedule(args, scale), Meter(), saver]
+    callbacks = [
+        layout.RollCall(vars(args) | terms),
+        ModelSummary(max_depth=2),
+        Schedule(args, scale),
+        Meter(saver),
+        saver,
+    ]
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     if args.output_dir:

@@ -282,7 +282,7 @@ def test_python_in_a_batch_script_does_not_hang(mnist: ModuleType, monkeypatch: 
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["mnist.py"])
     layout = sys.modules["layout"].find_layout(mnist.make_parser("").parse_args())
-    assert (layout.world_size, type(layout.environment).__name__) == (1, "LightningEnvironment")
+    assert (layout.per_node * layout.nodes, type(layout.environment).__name__) == (1, "LightningEnvironment")
 
 
 @pytest.mark.parametrize("layout", ["plain", "gz", "torchvision", "torchvision-gz", "npz", "npz-path"])
