@@ -92,8 +92,7 @@ class Classifier(LightningModule):
         self.evaluate("test", batch, len(cast(Any, self.trainer).datamodule.test_set))
 
     def evaluate(self, part: str, batch: Batch, count: int) -> None:
-        # Sums over all ranks, over the number of images. A mean of the ranks' means would be another number, since they
-        # have not the same number of images.
+        # A mean of the ranks' means would be another number, since they have not the same number of images.
         images, labels = batch
         scores = self.net(images).float()
         loss, correct = F.cross_entropy(scores, labels, reduction="sum"), (scores.argmax(1) == labels).sum()
@@ -138,8 +137,7 @@ class Schedule(Callback):
 class Meter(Callback):
     """Logs loss and speed of each epoch, and prints a line.
 
-    They are added up on the device and logged at the epoch's end. `self.log` in every step costs more than a small
-    network's forward pass, and `item()` in a step makes a GPU wait.
+    They are added up on the device: `self.log` in every step costs more than a small network's forward pass.
     """
 
     def __init__(self, saver: SaveAndLeave) -> None:
@@ -247,11 +245,7 @@ def make_trainer(
 
 
 def end() -> None:
-    """End a rank that has done its work.
-
-    Left to end in its own way, a process aborts now and then after all is done (torch 2.13, gloo: "terminate called
-    without an active exception"), and its launcher takes the training for a failed one.
-    """
+    """End a rank that has done its work: of itself, one of gloo aborts now and then (torch 2.13), as if it had failed."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -291,6 +285,7 @@ def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scal
         end_with(f"not all {trainer.world_size} ranks came together within {args.timeout} s: {reason}")
     results = {name: float(value) for name, value in trainer.callback_metrics.items()}
     folder = args.output_dir or Path(trainer.log_dir or "")
+    os.environ["WORLD_SIZE"] = str(trainer.world_size)  # which Lightning has deleted, and SaveAndLeave reads
     trainer.loggers = []  # ddp_spawn tests in other processes, where CSVLogger would begin its file anew
     results |= trainer.test(model, data, verbose=False)[0]
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
