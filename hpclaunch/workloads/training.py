@@ -144,7 +144,6 @@ class Meter(Callback):
         self.saver = saver
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Not on_train_epoch_start, which does not come where training goes on within an epoch.
         self.loss_sum, self.seen = torch.zeros((), device=pl_module.device), 0
         self.start = time.perf_counter()
 
@@ -245,7 +244,7 @@ def make_trainer(
 
 
 def end() -> None:
-    """End a rank that has done its work: of itself, one of gloo aborts now and then (torch 2.13), as if it had failed."""
+    """End a rank that has done its work: by itself, one of gloo aborts now and then (torch 2.13)."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -281,8 +280,8 @@ def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scal
     except ProcessExitedException as error:  # a rank of ddp_spawn has left, and has said why
         sys.exit(error.exit_code)
     except (torch.distributed.DistStoreError, torch.distributed.DistNetworkError) as error:
-        reason = str(error).splitlines()[0]
-        end_with(f"not all {trainer.world_size} ranks came together within {args.timeout} s: {reason}")
+        late = f"not all {trainer.world_size} ranks came together within {args.timeout} s"
+        end_with(f"{late}: {str(error).splitlines()[0]}")
     results = {name: float(value) for name, value in trainer.callback_metrics.items()}
     folder = args.output_dir or Path(trainer.log_dir or "")
     os.environ["WORLD_SIZE"] = str(trainer.world_size)  # which Lightning has deleted, and SaveAndLeave reads

@@ -341,7 +341,7 @@ def test_checkpoint_of_another_model_is_refused(train: Any) -> None:
     """A checkpoint of another network is refused, and stays as it is."""
     train("--model", "perceptron")
     before = last_save(Path("out")).read_bytes()
-    with pytest.raises(SystemExit, match=r"out/resume-1.ckpt: not a checkpoint of this training .*; move it away"):
+    with pytest.raises(SystemExit, match=r"out/resume-2.ckpt: not a checkpoint of this training .*; move it away"):
         train()
     assert last_save(Path("out")).read_bytes() == before
 
@@ -465,7 +465,7 @@ def test_results_are_written(train: Any, capsys: pytest.CaptureFixture[str]) -> 
         "best.ckpt",
         "metrics.csv",
         "metrics.json",
-        "resume-1.ckpt",
+        "resume-3.ckpt",
     ]
     rows = table(logs("out")[0])
     assert [row["epoch"] for row in rows] == [0, 1, 2]
