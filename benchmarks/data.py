@@ -65,7 +65,7 @@ def main(rounds: int, images: int, batch_size: int) -> None:
     pixels, labels = mnist.draw_digits(images, seed=1)
     per_image = PerImage(pixels, labels, 33.3, 78.6)
     trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=device), global_rank=0, world_size=1)
-    data = SimpleNamespace(trainer=trainer, batch_size=batch_size, mean=33.3, std=78.6, seed=0, resume_at=(0, 0))
+    data = SimpleNamespace(trainer=trainer, batch_size=batch_size, mean=33.3, std=78.6, seed=0)
     ours = mnist.Batches(data, TensorDataset(pixels, labels), shuffle=True)
     sampler = ours.sampler
     pinned = {"pin_memory": device.type == "cuda"}

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -44,9 +45,7 @@ class InTurns(pl.Callback):
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"]
         )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, trainer.lr_scheduler_configs[0].scheduler.lr_lambdas
-        )
+        self.schedule = next(one for one in trainer.callbacks if type(one).__name__ == "Schedule")
         self.batches = train_batches(trainer.datamodule)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -56,6 +55,12 @@ class InTurns(pl.Callback):
         if batch_idx + 1 == len(self.batches):
             self.end("lightning")
             self.begin()
+            self.places = SimpleNamespace(
+                num_training_batches=trainer.num_training_batches,
+                current_epoch=trainer.current_epoch,
+                world_size=trainer.world_size,
+                optimizers=[self.optimizer],
+            )
             self.plain_epoch(trainer.current_epoch)
             self.end("plain")
 
@@ -63,12 +68,12 @@ class InTurns(pl.Callback):
         """Train for an epoch as one does without Lightning."""
         self.batches.sampler.set_epoch(epoch)
         loss_sum = torch.zeros((), device=self.device)
-        for images, labels in self.batches:
+        for number, (images, labels) in enumerate(self.batches):
+            self.schedule.on_train_batch_start(self.places, None, None, number)
             self.optimizer.zero_grad()
             loss = F.cross_entropy(self.model(images), labels)
             loss.backward()
             self.optimizer.step()
-            self.schedule.step()
             loss_sum += loss.detach()
 
     def begin(self) -> None:

@@ -106,7 +106,7 @@ def _python(plan: Plan, variables: Mapping[str, str]) -> Iterator[Result]:
 
 def _torch(plan: Plan, found: Mapping[str, Any]) -> Iterator[Result]:
     """Judge what the job's python could import."""
-    lightning = plan.workload == "mnist" or plan.launcher == "lightning"
+    lightning = plan.workload in ("mnist", "resnet") or plan.launcher == "lightning"
     for name, needed in {"torch": plan.workload != "env", "lightning": lightning}.items():
         if name not in found and needed:
             yield problem(name, found[f"{name} error"], _REMEDY)

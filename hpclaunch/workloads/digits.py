@@ -13,12 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from layout import StartError
+
 # Images are (n, 28, 28), labels are (n,), both uint8, as in the MNIST files.
 Digits = tuple[Tensor, Tensor]
-
-
-class DataError(Exception):
-    """The data cannot be used; the message says what is wrong, and where."""
 
 
 NAMES = {
@@ -34,17 +32,17 @@ def read_mnist(source: Path) -> tuple[Digits, Digits]:
     """Find MNIST's training and test images at `source`: a folder, torchvision's root folder, or a .npz file."""
     npz = source / "mnist.npz" if source.is_dir() else source
     if not source.exists():
-        raise DataError(f"{source}: no such folder; --data-dir needs a folder with MNIST's IDX files or an mnist.npz")
+        raise StartError(f"{source}: no such folder; --data-dir needs a folder with MNIST's IDX files or an mnist.npz")
     found = {}
     for key, name in NAMES.items():
         places = [source / folder / f"{name}{suffix}" for folder in ("", "MNIST/raw") for suffix in ("", ".gz")]
         path = next(filter(Path.is_file, [npz, *places]), None)
         if not path:
-            raise DataError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
+            raise StartError(f"{source}: has no {name}[.gz], neither in it nor in MNIST/raw, and no mnist.npz")
         try:
             found[key] = read_array(path, key)
         except BROKEN as error:
-            raise DataError(f"{path}: not a complete file of MNIST's ({error}); copy it again") from error
+            raise StartError(f"{path}: not a complete file of MNIST's ({error}); copy it again") from error
     train, test = [check_digits(found[f"x_{part}"], found[f"y_{part}"], source) for part in ("train", "test")]
     return train, test
 
@@ -63,12 +61,12 @@ def read_array(path: Path, key: str) -> Tensor:
 
 
 def check_digits(images: Tensor, labels: Tensor, source: Path) -> Digits:
-    """Return images and labels if they belong together, else raise DataError."""
+    """Return images and labels if they belong together, else raise StartError."""
     if images.dtype != torch.uint8 or images.shape != (*labels.shape, 28, 28) or len(images) < 2:
         found = f"images are {images.dtype} {list(images.shape)} and labels {list(labels.shape)}"
-        raise DataError(f"{source}: {found}; needed are torch.uint8 [n, 28, 28] and [n], n at least 2")
+        raise StartError(f"{source}: {found}; needed are torch.uint8 [n, 28, 28] and [n], n at least 2")
     if labels.min() < 0 or labels.max() > 9:
-        raise DataError(f"{source}: needed are labels from 0 to 9")
+        raise StartError(f"{source}: needed are labels from 0 to 9")
     return images, labels
 
 

@@ -48,7 +48,7 @@ def test_a_training_of_three_walltimes_completes(work):
         trained = re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)
         assert trained == [str(epoch) for epoch in range(1, 111)]
         saved = re.findall(r"^saved .*: (epoch \d+, step \d+);", log(job), re.MULTILINE)
-        resumed = re.findall(r"^resumed from .*: (epoch \d+, step \d+)$", log(job), re.MULTILINE)
+        resumed = re.findall(r"^resumed at (epoch \d+, step \d+)$", log(job), re.MULTILINE)
         assert saved == resumed
         assert len(saved) == attempts(job) - 1
         assert "going on in attempt 2 of 9" in Path(f"mnist_{job}.out").read_text()
@@ -75,7 +75,7 @@ def test_a_dead_node_costs_the_job_its_attempt_only(slurm):
     finally:
         subprocess.run([slurm, "start-node", "r6i4n1"], check=True)
     assert attempts(job) == 2
-    assert "resumed from" in log(job)
+    assert "resumed at" in log(job)
     check_epochs(job, 15)
 
 

@@ -69,4 +69,4 @@ def test_rank_that_fails_ends_a_benchmark(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "scaling.py"), "-n", "2", "--data-dir", str(tmp_path / "typo")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 1
-    assert f"mnist.py: {tmp_path}/typo: no such folder" in result.stderr and "Traceback" not in result.stderr
+    assert f"scaling_rank.py: {tmp_path}/typo: no such folder" in result.stderr and "Traceback" not in result.stderr

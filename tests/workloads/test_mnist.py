@@ -39,6 +39,17 @@ LAUNCH_VARIABLES = re.compile(
 )
 
 
+# What NCI's page about Lightning shows of a training; the last only where there is a GPU.
+SIX_LINES = [
+    r"GPU available: ",
+    r"GLOBAL_RANK: 0, MEMBER: 1/2$",
+    r"^distributed_backend=(gloo|nccl)$",
+    r"^All distributed processes registered. Starting with 2 processes$",
+    r"^  \| Name +\| Type +\| Params",
+    r"^LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES: \[",
+]
+
+
 def clean_env(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not LAUNCH_VARIABLES.match(name)}
     # One thread: on a busy machine threads that wait for each other take far longer than one alone.
@@ -135,6 +146,7 @@ def test_imports_nothing_of_hpclaunch(name: str) -> None:
             imported.add(str(node.module).split(".")[0])
     beside = {Path(file).stem for file in FILES}
     assert imported - sys.stdlib_module_names - beside <= {
+        "lightning",  # which resume.py takes as well
         "numpy",
         "pytorch_lightning",
         "torch",
@@ -178,7 +190,7 @@ def test_python_alone_trains_one_process(tmp_path: Path) -> None:
     result = run([sys.executable, str(SCRIPT), "--epochs", "3"], here)
     assert check_trained(result, world_size=1) > 97
     assert "MEMBER" not in result.stderr
-    assert files(here) == ["lightning_logs/version_0/metrics.csv", "lightning_logs/version_0/metrics.json"]
+    assert [Path(file).name for file in files(here)] == ["metrics.csv", "metrics.json"]
 
 
 @pytest.mark.slow
@@ -205,7 +217,8 @@ def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
     port = free_port()
     result = run([*TORCHRUN, "--master-port", port, str(SCRIPT), "--epochs", "2"], tmp_path)
     assert check_trained(result, world_size=2) > 90
-    assert "distributed_backend=gloo" in result.stderr
+    for line in SIX_LINES[:5]:
+        assert re.search(line, result.stderr, re.MULTILINE), line
     assert "Warning" not in result.stderr
     shown = result.stderr[result.stderr.index("world size 2") :].splitlines()[:4]
     assert shown[0] == (
@@ -218,6 +231,17 @@ def test_torchrun_trains_two_processes(tmp_path: Path) -> None:
         f"1     0     1           {host}, cpu",
     ]
     assert result.stderr.count("local rank") == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
+def test_gpu_shows_the_six_lines(tmp_path: Path, tiny: str) -> None:
+    """On a GPU each line that NCI's page shows is there, and the ranks meet by nccl."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    command = [*TORCHRUN[:-1], "1", str(SCRIPT), "--strategy", "ddp", "--epochs", "1", "--data-dir", tiny]
+    result = run(command, tmp_path, CUDA_VISIBLE_DEVICES=gpus)
+    check_trained(result, world_size=1, images=33)
+    for line in SIX_LINES:
+        assert re.search(line.replace("1/2", "1/1").replace("2 pro", "1 pro"), result.stderr, re.MULTILINE), line
 
 
 def srun(tasks: int, cwd: Path, **variables: str) -> list[subprocess.CompletedProcess[str]]:
@@ -256,8 +280,9 @@ def test_python_in_a_batch_script_does_not_hang(mnist: ModuleType, monkeypatch: 
     task = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
     for name, value in (job | task).items():
         monkeypatch.setenv(name, value)
-    layout = mnist.find_layout()
-    assert (layout.world_size, type(layout.environment).__name__) == (1, "LightningEnvironment")
+    monkeypatch.setattr(sys, "argv", ["mnist.py"])
+    layout = sys.modules["layout"].find_layout(mnist.make_parser("").parse_args())
+    assert (layout.per_node * layout.nodes, type(layout.environment).__name__) == (1, "LightningEnvironment")
 
 
 @pytest.mark.parametrize("layout", ["plain", "gz", "torchvision", "torchvision-gz", "npz", "npz-path"])
@@ -384,8 +409,6 @@ def tap(cls, hook):
             images = zlib.crc32(args[0][0].numpy().tobytes())
             with open(f"{os.environ['STEPS']}.{rank}", "a") as steps:
                 print(self.trainer.global_step, images, torch.rand(1).item(), file=steps)
-            if "SAVE_ALWAYS" in os.environ:
-                self.trainer.callbacks[1].save(self.trainer)
         return original(self, *args, **options)
 
     setattr(cls, hook, tapped)
@@ -403,10 +426,14 @@ class Training:
 
     def __init__(self, folder: Path, data: Path, launcher: list[str]) -> None:
         folder.mkdir()
-        self.folder, self.launcher, self.checkpoint = folder, launcher, folder / "mnist.ckpt"
+        self.folder, self.launcher = folder, launcher
         (folder / "driver.py").write_text(DRIVER)
         self.options = ["--data-dir", str(data), "--batch-size", "16", "--output-dir", str(folder)]
         self.variables = {"SCRIPT": str(SCRIPT), "STEPS": str(folder / "steps"), "STEP_SECONDS": "0"}
+
+    @property
+    def checkpoint(self) -> Path:
+        return last_save(self.folder)
 
     def command(self, *options: str) -> list[str]:
         port = ["--master-port", free_port()] if self.launcher == TORCHRUN else []
@@ -427,7 +454,7 @@ class Training:
         else:
             assert result.returncode == 75, result.stderr
         match = re.search(
-            rf"^saved {self.checkpoint}: epoch (\d+), step (\d+); start again to go on$", result.stdout, re.M
+            rf"^saved in {self.folder}: epoch (\d+), step (\d+); start again to go on$", result.stdout, re.M
         )
         assert match, result.stdout
         return int(match[1]), int(match[2])
@@ -437,7 +464,12 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         checkpoint: dict[str, Any] = torch.load(self.checkpoint, weights_only=True)
-        return {key: checkpoint[key] for key in ("epoch", "global_step", "state_dict", "optimizer_states", "rng")}
+        return {key: checkpoint[key] for key in ("epoch", "global_step", "state_dict", "optimizer_states")}
+
+
+def last_save(folder: Path) -> Path:
+    (path,) = folder.glob("resume-*.ckpt")
+    return path
 
 
 def assert_equal(one: Any, other: Any) -> None:
@@ -475,7 +507,7 @@ def test_interrupted_training_equals_a_whole_one(digits: Path, whole: Training, 
     assert epoch == 2 and 41 <= step < 76
     last = training.attempt(SIGNAL="0:test_step:1")
     assert last.returncode == 0, last.stderr
-    assert last.stdout.startswith(f"resumed from {training.checkpoint}: epoch 2, step {step}\nepoch 2: loss ")
+    assert last.stdout.startswith(f"resumed at epoch 2, step {step}\nepoch 2: loss ")
     assert "Warning" not in last.stderr
     assert training.steps() == whole.steps()
     assert_equal(training.state(), whole.state())
@@ -486,11 +518,10 @@ def test_interrupted_training_equals_a_whole_one(digits: Path, whole: Training, 
 def test_finished_training_is_not_trained_again(digits: Path, whole: Training, tmp_path: Path) -> None:
     """Started once more, a training that is done tells its accuracy; with more epochs it goes on."""
     training = Training(tmp_path / "run", digits, [sys.executable])
-    shutil.copy(whole.checkpoint, training.checkpoint)
+    shutil.copy(whole.checkpoint, training.folder)
     again = training.attempt()
     assert again.returncode == 0, again.stderr
-    first, last = again.stdout.splitlines()
-    assert first == f"resumed from {training.checkpoint}: epoch 3, step 114"
+    (last,) = again.stdout.splitlines()
     assert last.startswith(f"test accuracy: {whole.accuracy:.2f} %")
     more = training.attempt("--epochs", "4", "--resume", "never", HPCLAUNCH_ATTEMPT="2")
     assert more.returncode == 0, more.stderr
@@ -500,14 +531,20 @@ def test_finished_training_is_not_trained_again(digits: Path, whole: Training, t
 
 def test_resume_chooses_the_checkpoint(mnist: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice of --resume is for the first attempt of a job; a later one goes on where the one before has stopped."""
-    own, other = tmp_path / "mnist.ckpt", tmp_path / "other.ckpt"
-    find = mnist.find_checkpoint
-    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [None, None, other]
-    own.touch()
-    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [own, None, other]
-    assert find("auto", None) is None
+    own, other = str(tmp_path / "resume-3.ckpt"), str(tmp_path / "other.ckpt")
+    model = torch.nn.Linear(1, 1)
+
+    def found() -> list[str | None]:
+        parse, choices = mnist.make_parser("").parse_args, ("auto", "never", other)
+        arguments = [parse(["--output-dir", str(tmp_path), "--resume", choice]) for choice in choices]
+        return [sys.modules["training"].find_checkpoint(args, model) for args in arguments]
+
+    torch.save({"state_dict": model.state_dict()}, other)
+    assert found() == [None, None, other]
+    shutil.copy(other, own)
+    assert found() == [own, None, other]
     monkeypatch.setenv("HPCLAUNCH_ATTEMPT", "2")
-    assert [find(resume, own) for resume in ("auto", "never", str(other))] == [own, own, own]
+    assert found() == [own, own, own]
 
 
 @pytest.mark.slow
@@ -521,11 +558,11 @@ def test_two_ranks_stop_at_one_step_and_go_on(digits: Path, tmp_path: Path) -> N
     epoch, step = training.interrupted("1:training_step:2")
     assert len(training.steps(0)) == len(training.steps(1)) == step
     alone = Training(tmp_path / "alone", digits, [sys.executable])
-    shutil.copy(training.checkpoint, alone.checkpoint)
+    shutil.copy(training.checkpoint, alone.folder)
 
     last = training.attempt()
     assert last.returncode == 0, last.stderr
-    assert last.stdout.count("resumed from") == 1
+    assert last.stdout.count("resumed at") == 1
     assert f"test accuracy: {accuracy:.2f} %" in last.stdout
     assert [training.steps(rank) for rank in (0, 1)] == [whole.steps(rank) for rank in (0, 1)]
     assert_equal(training.state(), whole.state())
@@ -549,10 +586,10 @@ def cut(path: Path) -> None:
 
 BAD_CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no file": (lambda path: path.unlink(), "FileNotFoundError"),
-    "a folder": (lambda path: path.unlink() or path.mkdir(), "not a checkpoint of --model cnn"),
+    "a folder": (lambda path: path.unlink() or path.mkdir(), "not a checkpoint of this training"),
     "empty": (lambda path: path.write_bytes(b""), "EOFError"),
-    "no checkpoint": (lambda path: path.write_bytes(b"<html>" * 99), "not a checkpoint of --model cnn"),
-    "cut off": (cut, "not a checkpoint of --model cnn"),
+    "no checkpoint": (lambda path: path.write_bytes(b"<html>" * 99), "not a checkpoint of this training"),
+    "cut off": (cut, "not a checkpoint of this training"),
     "of another program": (lambda path: torch.save({"model": torch.zeros(3)}, path), "KeyError: 'state_dict'"),
 }
 
@@ -563,7 +600,7 @@ def test_bad_checkpoint_is_one_clear_message(
 ) -> None:
     """A checkpoint that cannot be used ends every rank before they meet, with one line."""
     spoil, message = BAD_CHECKPOINTS[case]
-    path = shutil.copy(whole.checkpoint, tmp_path / "mnist.ckpt")
+    path = shutil.copy(whole.checkpoint, tmp_path / "resume-1.ckpt")
     spoil(path)
     monkeypatch.setattr(sys, "argv", ["mnist.py", "--data-dir", str(digits), "--epochs", "2", "--resume", str(path)])
     with pytest.raises(SystemExit) as exit_info:

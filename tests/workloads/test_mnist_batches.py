@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("pytorch_lightning")
+pl = pytest.importorskip("pytorch_lightning")
 
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset  # noqa: E402
 
@@ -78,20 +78,6 @@ def test_validation_has_each_image_once(mnist: ModuleType, count: int, world_siz
     assert lengths == {math.ceil(math.ceil(count / world_size) / 8)}
 
 
-@pytest.mark.parametrize("step", [0, 1, 5, 12])
-def test_training_goes_on_in_the_middle(mnist: ModuleType, step: int) -> None:
-    """In the epoch of the checkpoint the used images are left out; later epochs, and the length, are whole."""
-    data = digits_data(mnist, 100, rank=0, world_size=1)
-    whole = data.train_dataloader()
-    data.resume_at = (1, step)
-    resumed = data.train_dataloader()
-    for epoch in (1, 2):
-        whole.sampler.set_epoch(epoch)
-        resumed.sampler.set_epoch(epoch)
-        assert numbers(resumed) == numbers(whole)[step if epoch == 1 else 0 :]
-    assert len(resumed) == len(whole) == 13
-
-
 def test_batches_are_what_a_network_wants(mnist: ModuleType) -> None:
     """A batch is one channel of normalised floats and whole-number labels, from bytes that stay as they were."""
     batches = digits_data(mnist, 20, rank=0, world_size=1).test_dataloader()
@@ -110,7 +96,7 @@ def test_lightning_tells_the_sampler_its_epoch(mnist: ModuleType) -> None:
     """Lightning finds the sampler of what is no DataLoader: each epoch has another order, the one of its number."""
     orders = []
 
-    class Model(mnist.LightningModule):
+    class Model(mnist.Classifier):
         def training_step(self, batch: Any, batch_idx: int) -> None:
             orders.append((self.trainer.current_epoch, numbers([batch])[0]))
 
@@ -119,7 +105,7 @@ def test_lightning_tells_the_sampler_its_epoch(mnist: ModuleType) -> None:
 
     options = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     data = digits_data(mnist, 20, rank=0, world_size=1)
-    trainer = mnist.Trainer(max_epochs=3, accelerator="cpu", logger=False, use_distributed_sampler=False, **options)
+    trainer = pl.Trainer(max_epochs=3, accelerator="cpu", logger=False, use_distributed_sampler=False, **options)
     trainer.fit(Model(), train_dataloaders=data.train_dataloader())
     expected = data.train_dataloader()
     for epoch in range(3):
