@@ -43,7 +43,8 @@ _SAME_BASIS = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
-    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives.
+    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives. The
+    rank `debug_rank` has the user's terminal.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warn_seconds: int = 120
     warn_signal: str = "USR1"
     run_id: str | None = None
+    debug_rank: int | None = None
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
