@@ -75,6 +75,7 @@ _ROWS = (
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
+    ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),
     ("--template", _TEXT, "Template of the job script, by name or file."),
     ("--workload", WORKLOADS, "Bundled program to run.  [default: mnist]"),
