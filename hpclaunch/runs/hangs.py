@@ -24,7 +24,7 @@ def describe(folder: Path) -> list[str]:
             groups = {}
             for rank, stack in sorted(stacks.items()):
                 groups.setdefault(place(stack), []).append(rank)
-    parts = []
+    parts: list[str] = []
     for where, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
         verbs = ("is", "are") if parts else ("waits", "wait")
         parts.append(f"{_ranks(ranks)} {verbs[len(ranks) > 1]} in {where}")
