@@ -64,8 +64,9 @@ def render_command(
 
 
 @job_command("run")
+@click.option("--debug-rank", type=click.IntRange(min=0), help="Give this rank the terminal, for breakpoint().")
 @quiet_option
-def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
+def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **values: Any) -> None:
     """Run COMMAND on this machine, on emulated nodes.
 
     Example: hpclaunch run --nodes 2 --tasks-per-node 2 -- python train.py
@@ -74,14 +75,17 @@ def run_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     that of the first rank to fail. Without a COMMAND, a bundled workload.
     """
     from hpclaunch.runs.here import run
+    from hpclaunch.runs.terminal import for_rank
     from hpclaunch.schedulers.local import new_id
 
     request, profile = planned_request(ctx, values, here=True, starts=True)
     plan = make_plan(profile, request)
+    if debug_rank is not None:
+        plan = for_rank(plan, debug_rank)
     script = summarized(plan, quiet)
     if plan.scheduler.here:
         job_id = new_id()
-        run(script, job_id, HPCLAUNCH_JOB_ID=job_id)
+        run(script, job_id, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)
     from hpclaunch.rehearsal import rehearse
 
     raise SystemExit(rehearse(plan, script))

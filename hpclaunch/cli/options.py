@@ -75,6 +75,7 @@ _ROWS = (
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
+    ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),
     ("--template", _TEXT, "Template of the job script, by name or file."),
     ("--workload", WORKLOADS, "Bundled program to run.  [default: mnist]"),
@@ -97,6 +98,11 @@ def _name(words: str) -> str:
 CONFIRM_ABOVE = _option("--confirm-above", _PRICE, "Ask before submitting a job that may cost more.")
 
 
+def _only_run(ctx: click.Context, _param: click.Parameter, rank: str | None) -> None:
+    if rank is not None:
+        raise click.UsageError("--debug-rank needs a terminal, which a job has not; use hpclaunch run", ctx)
+
+
 def job_command(
     name: str, only: Iterable[str] = (), several: Iterable[str] = ()
 ) -> Callable[[Callable[..., None]], click.Command]:
@@ -107,6 +113,8 @@ def job_command(
 
     def make(function: Callable[..., None]) -> click.Command:
         command = click.argument("command", nargs=-1, type=click.UNPROCESSED)(click.pass_context(function))
+        if name in ("render", "submit", "launch"):
+            command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)
         for words, attributes, text in reversed(_ROWS):
             if _name(words) in several:
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)

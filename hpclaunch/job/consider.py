@@ -16,7 +16,12 @@ from hpclaunch.job.sizes import unchecked_plan
 from hpclaunch.profile.search import Profile
 
 # The options that are left out of the plan when a check says that their value means nothing at a site.
-_LEFT_OUT = {"partition": (), "walltime": ("walltime", "warn_before"), "workload": ("workload",), "force": ()}
+_LEFT_OUT = {
+    "partition": (),
+    "walltime": ("walltime", "warn_before", "hang_after"),
+    "workload": ("workload",),
+    "force": (),
+}
 
 
 def make_plan(profile: Profile, request: Request) -> Plan:

@@ -32,6 +32,8 @@ _SAME_BASIS = {
     "seconds": "walltime",
     "starts_per_node": "tasks_per_node",
     "heartbeat_seconds": "nodes",
+    "hang_after": "hang_seconds",
+    "hang_round": "hang_seconds",
     "cpus_per_start": "cpus_per_task",
     "workload": "command",
     "python": "command",
@@ -43,7 +45,8 @@ _SAME_BASIS = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
-    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives.
+    With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives. The
+    rank `debug_rank` has the user's terminal.
     """
 
     name: str
@@ -71,7 +74,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     max_attempts: int = 1
     warn_seconds: int = 120
     warn_signal: str = "USR1"
+    hang_seconds: int = 0
     run_id: str | None = None
+    debug_rank: int | None = None
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of
@@ -140,6 +145,16 @@ class Plan(Struct, frozen=True, kw_only=True):
     def warn_after(self) -> int:
         """Return how many seconds after its start the job is warned of its end."""
         return self.seconds - self.warn_seconds
+
+    @property
+    def hang_after(self) -> str:
+        """Return how long ranks may do nothing as HH:MM:SS."""
+        return walltime.clock(self.hang_seconds)
+
+    @property
+    def hang_round(self) -> int:
+        """Return the seconds between two looks at what the ranks do."""
+        return max(self.hang_seconds // 20, 1)
 
     def basis_of(self, name: str) -> Basis:
         """Return what a value or a property was made from; an empty basis for one that is always the same."""

@@ -72,6 +72,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     template: Line | None = None
     max_attempts: Count | None = None
     warn_before: Line | None = None
+    hang_after: Line | None = None
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
     workload: Word | None = None

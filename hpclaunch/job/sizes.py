@@ -164,6 +164,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
     seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
     max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
+    hang_after = sizes.given("hang_seconds", "request.hang_after", "site.hang_after")
     bare = request.module == NONE
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
@@ -219,6 +220,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         cost=cost,
         max_attempts=max_attempts,
         warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
+        hang_seconds=walltime.parse(hang_after) if hang_after else 0,
         foreign=profile.foreign,
         basis=sizes.basis,
     )

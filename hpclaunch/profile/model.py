@@ -167,6 +167,7 @@ class Site(Record, frozen=True, kw_only=True):
     warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
     grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
     dead_after: Annotated[Walltime, about("A node that is silent (PBS: no heartbeat) for longer is dead.")] = "00:00:45"
+    hang_after: Annotated[Walltime | None, about("Ranks that do nothing for so long hang (absent: never).")] = None
     resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
     account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
     account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.paths import write_whole
+from hpclaunch.runs import terminal
 from hpclaunch.schedulers import run_folder
 
 # Bash that is killed leaves the program running for which it waits, as a line of setup. This waits for its end
@@ -28,9 +29,10 @@ names=$(cat)
 """
 
 
-def run(script: str, job_id: str, **variables: str) -> NoReturn:
+def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variables: str) -> NoReturn:
     """Save `script` in the run folder `job_id` below the current one and become the bash that runs it.
 
+    With `terminal_for_rank` this process stays between the user's terminal and that of a rank.
     Signals and the exit code are then the script's own. Raises HpclaunchError if the folder cannot be written.
     """
     path = Path(run_folder.RUNS, job_id, run_folder.SCRIPT)
@@ -41,6 +43,8 @@ def run(script: str, job_id: str, **variables: str) -> NoReturn:
         raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
     sys.stdout.flush()
     sys.stderr.flush()
+    if terminal_for_rank:
+        variables[terminal.VARIABLE] = terminal.lend()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the script
     folders = {str(Path.cwd()), os.environ.get("PWD", "")}  # the script's is the latter, if it is right
     names = "\n".join(f"HPCLAUNCH_RUN_DIR={folder}/{path.parent}" for folder in folders)

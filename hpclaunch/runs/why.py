@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.profile.model import Messages
-from hpclaunch.runs import logs, messages
+from hpclaunch.runs import hangs, logs, messages
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder, scheduler
 from hpclaunch.schedulers.job import CANCELLED, COMPLETED, ENDED, FAILED, PENDING, REQUEUED, RUNNING, TIMEOUT, State
@@ -42,6 +42,7 @@ def explain(run: Run, state: State, site: Messages | None = None) -> list[str]:
     if end:
         lines.append(f"The scheduler's reason is {state.reason or state.word}: {end}.")
     if blamed and blamed.seen:
+        lines += hangs.describe(run.path)
         lines += [f"Likely {known.ends['NODE_FAIL']}."] if blamed.who.startswith("node ") else []
     elif not end or (blamed and _first_word(state) == "OUT_OF_MEMORY"):
         code = blamed.code if blamed else state.exit_code

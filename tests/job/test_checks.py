@@ -196,6 +196,7 @@ CASES = [
     ("account", J, REFUSES, {"account": "abc"}, "use -A abc@v100", {"account": "abc@gpu"}),
     ("account", J, REFUSES, {"account": "abc@h100"}, "or --partition h100", ON_H100),
     ("account", G, WARNS, {"account": None}, "no account to charge; use -A ACCOUNT: your NCI project", {}),
+    ("hang", G, REFUSES, {"hang_after": "2h"}, "use --hang-after 00:30:00", {"hang_after": "59m"}),
     ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
     ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "the scheduler sets it itself", {"env": {"N_CPUS": "1"}}),
     ("env", J, REFUSES, {"env": {"MASTER_PORT": "29500"}}, "the job sets it itself", {"env": {"NCPUS": "1"}}),

@@ -91,6 +91,7 @@ def requests(draw: st.DrawFn) -> dict[str, object]:
         "max_cost": mostly(st.sampled_from([10**5, 10**9]), size),
         "force": st.lists(mostly(st.sampled_from(["walltime", "qos", "size", "account"]), any_text), max_size=2),
         "warn_before": time,
+        "hang_after": time,
         "workload": st.sampled_from(["mnist", "env", "nosuch"]),
         "command": st.lists(any_text, max_size=3),
     }

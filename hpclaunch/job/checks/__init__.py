@@ -55,9 +55,10 @@ CHECKS: dict[str, Check] = {
         limits.walltime,
         words=limits.readable_walltime,
         reads="walltime",
-        options="walltime warn_before nodes",
+        options="walltime warn_before hang_after nodes",
         source=_REQUEST,
     ),
+    "hang": Check(limits.hang, "hang_after", options="hang_after walltime", source=_SCRIPT),
     "qos": Check(
         limits.qos,
         "qos.max_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores",

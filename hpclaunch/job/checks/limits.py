@@ -54,7 +54,8 @@ def known_workload(_profile: Profile, request: Request) -> Iterator[Found]:
 
 def readable_walltime(_profile: Profile, request: Request) -> Iterator[Found]:
     """Refuse a time that cannot be read, or that could mean two."""
-    for name, text in (("", request.walltime), ("--warn-before ", request.warn_before)):
+    options = (("", request.walltime), ("--warn-before ", request.warn_before), ("--hang-after ", request.hang_after))
+    for name, text in options:
         if text is not None:
             try:
                 times.parse(text)
@@ -85,6 +86,13 @@ def walltime(plan: Plan) -> Iterator[Found]:
             shorter += sizes.at_most(plan, tier.max_cores or 0)[:1]
     text = f"{plan.walltime} exceeds {plan.partition_name}'s limit of {most}{_span(plan, number)}"
     yield Found(text, partition_key(plan, "walltime", number, "max_walltime"), suggestions=shorter)
+
+
+def hang(plan: Plan) -> Iterator[Found]:
+    """Refuse a --hang-after that is not shorter than the walltime: the job would end first."""
+    if plan.hang_seconds >= plan.seconds and not plan.scheduler.here:
+        text = f"--hang-after {plan.hang_after} is not shorter than the walltime of {plan.walltime}"
+        yield Found(text, suggestions=[{"hang_after": times.clock(max(plan.seconds // 2, 1))}])
 
 
 def _span(plan: Plan, number: int) -> str:
