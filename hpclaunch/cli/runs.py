@@ -49,7 +49,10 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     rows = list(zip(chosen, states, strict=True))
     if as_json:
         echo_json(
-            [msgspec.to_builtins(run) | msgspec.to_builtins(state) | {"restarts": run.restarts[0]} for run, state in rows]
+            [
+                msgspec.to_builtins(run) | msgspec.to_builtins(state) | {"restarts": run.restarts[0]}
+                for run, state in rows
+            ]
         )
         raise SystemExit(code)
     for run, state in rows:
@@ -59,7 +62,8 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
         reason = f" ({state.reason})" if state.reason else ""
         count, out = run.restarts
         again = f" {counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
-        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{ended}{reason}{again}")
+        end = f"{ended}{reason}{again}"
+        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{end}")
     raise SystemExit(code)
 
 

@@ -29,7 +29,9 @@ ATTEMPTS = "attempts"  # the ids of PBS's further attempts, one a line, also by 
 NODE_SCRIPT = "node.sh"  # environment and functions of the job; read by the shells that pbsdsh starts
 RANK_SCRIPT = "rank.sh"  # the same; read by the shells that mpirun starts
 HEARTBEAT = "node-{}.heartbeat.{}"  # empty, the name is the message: a count, then end-CODE; by nodes, read by the head
-STARTS = "node-{}.starts"  # a line for each start of its ranks, GROUP_RANK NODES HOST; finished; read by the head, status
+STARTS = (
+    "node-{}.starts"  # a line for each start of its ranks, GROUP_RANK NODES HOST; finished; read by the head, status
+)
 
 # Written by ranks and nodes, live, above 512 ranks in a folder for each node. Read by logs, why and users.
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr

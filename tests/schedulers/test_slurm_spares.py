@@ -37,14 +37,14 @@ def steps(job: str) -> list[int]:
 
 
 def check_steps(job: str, worlds: list[int]) -> None:
-    """The job ended well without a requeue, in these world sizes; none of the steps was lost but since the last save."""
+    """The job ended well without a requeue, in these world sizes; only the steps since the last save were lost."""
     call("wait", job, seconds=200)
     assert state(job)["word"] == "COMPLETED"
     trained = steps(job)
     assert set(trained) == set(range(STEPS))
     assert len(trained) <= STEPS + EVERY * (len(worlds) - 1)
     assert [int(world) for world in re.findall(r"^world (\d+)", log(job), re.MULTILINE)] == worlds
-    assert "Restarts=0" in subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True).stdout
+    assert "Restarts=0" in subprocess.check_output(["scontrol", "show", "job", job], text=True)
 
 
 @pytest.mark.parametrize(("asked", "worlds"), [(("--spares", "1"), [2, 2]), (("--min-nodes", "1"), [2, 1])])
@@ -62,6 +62,24 @@ def test_a_node_powered_off_in_training_does_not_end_the_job(slurm, asked, world
         subprocess.run([slurm, "start-node", busy], check=True)
     assert f"1 restart, without {busy}" in call("status", job)
     assert f"started again once in its allocation; {busy} was left out" in call("why", job)
+
+
+def test_when_too_many_nodes_are_lost_the_next_attempt_goes_on(slurm):
+    """Two of three nodes die, one more than there are spares: the job is requeued and goes on from the last save."""
+    hosts = "r6i4n0,r6i4n1,r7i3n0"
+    job = train("--nodes", "2", "--spares", "1", "--max-attempts", "2", f"--directive=--nodelist={hosts}")
+    wait_until(lambda: len(steps(job)) > 12, 90)
+    try:
+        for host in hosts.split(",")[1:]:
+            subprocess.run([slurm, "kill-node", host], check=True)
+        output = Path(f"train_{job}.out")
+        wait_until(lambda: "nodes are dead: r6i4n1 r7i3n0, going on in attempt 2 of 2" in output.read_text(), 200)
+    finally:
+        for host in hosts.split(",")[1:]:
+            subprocess.run([slurm, "start-node", host], check=True)
+    call("wait", job, seconds=200)
+    assert state(job)["word"] == "COMPLETED"
+    assert set(steps(job)) == set(range(STEPS))
 
 
 def test_a_killed_worker_is_started_again(slurm):
