@@ -206,6 +206,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
+        "may_lose": Basis(("request.spares", "request.min_nodes")),
+        "spares": Basis(("request.spares",)),
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),

@@ -46,7 +46,10 @@ def test_without_these_options_a_script_has_none_of_it(cli):
     ("words", "says"),
     [
         (f"{JEAN_ZAY} --launcher tasks --spares 1", "--spares: the launcher tasks cannot start ranks again"),
-        (f"{JEAN_ZAY} --launcher mpirun --max-restarts 1 --min-nodes 1", "--max-restarts, --min-nodes: the launcher mpi"),
+        (
+            f"{JEAN_ZAY} --launcher mpirun --max-restarts 1 --min-nodes 1",
+            "--max-restarts, --min-nodes: the launcher mpi",
+        ),
         (f"{GADI} --nodes 2 --min-nodes 3", "min-nodes 3 exceeds the 2 nodes of the training; use --min-nodes 2"),
         (f"{GADI} --nodes 2:4", "pbs has no range of nodes, as a job requests totals; use --nodes 4 or --nodes 2"),
         (f"{JEAN_ZAY} --nodes 4:2", "nodes 4:2: 4 exceeds 2; use --nodes 2:4"),
