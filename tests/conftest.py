@@ -448,3 +448,26 @@ PBS_PROFILES = {
     "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",
     "gadi-no-qsub": "extends: gadi-here\ntitle: The tests' own\nresubmit: false\n",
 }
+
+
+# A Lightning training in STEPS steps that saves after each EVERY of them.
+TRAINING = """
+import os, time, torch, pytorch_lightning as pl
+from torch.utils.data import DataLoader, TensorDataset
+from hpclaunch.lightning import SaveAndLeave, resume_path, trainer_places
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def on_train_start(self):
+        print("world", self.trainer.world_size, flush=True)
+    def training_step(self, batch, index):
+        time.sleep(0.3)
+        print("step", self.global_step, "of", os.environ["WORLD_SIZE"], flush=True)
+        return self.layer(batch[0]).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+trainer = pl.Trainer(accelerator="cpu", max_steps=STEPS, logger=False, enable_progress_bar=False,
+                     callbacks=[SaveAndLeave(every_steps=EVERY)], enable_checkpointing=False, **trainer_places())
+trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 4))), ckpt_path=resume_path())
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,14 @@ class _Line(click.types.StringParamType):
 
     name = "line"
     envvar_list_splitter = "\n"
+
+
+class _Nodes(click.IntRange):
+    """A number of nodes, or a range of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; a range as it is."""
+        return value if re.fullmatch("[1-9][0-9]*:[1-9][0-9]*", str(value)) else super().convert(value, param, ctx)
 
 
 def completes(names: Callable[[click.Context], Iterable[str]]) -> dict[str, Any]:
@@ -54,7 +63,7 @@ _LINES = {"multiple": True, "type": _Line()}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
     ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
-    ("--nodes -N", _COUNT, "Nodes.  [default: 1; launch: all of the allocation]"),
+    ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),
     ("--qos", _TEXT, "Quality of service.  [default: the first that the job fits]"),
@@ -74,6 +83,9 @@ _ROWS = (
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
+    ("--max-restarts", _COUNT, "Start ranks again in the allocation, so often (torchrun)."),
+    ("--min-nodes", _COUNT, "Go on with so many nodes if others die (torchrun)."),
+    ("--spares", _COUNT, "Idle nodes, charged too, to replace dead ones (torchrun)."),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
     ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),

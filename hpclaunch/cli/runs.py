@@ -11,7 +11,7 @@ from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import completes
 from hpclaunch.cli.requests import load_site
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
@@ -48,14 +48,22 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     states, code = _ask(chosen)
     rows = list(zip(chosen, states, strict=True))
     if as_json:
-        echo_json([msgspec.to_builtins(run) | msgspec.to_builtins(state) for run, state in rows])
+        echo_json(
+            [
+                msgspec.to_builtins(run) | msgspec.to_builtins(state) | {"restarts": run.restarts[0]}
+                for run, state in rows
+            ]
+        )
         raise SystemExit(code)
     for run, state in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
         size = f"{run.nodes} x {run.tasks_per_node}"
         ended = f" exit code {state.exit_code}" if state.exit_code else ""
         reason = f" ({state.reason})" if state.reason else ""
-        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{ended}{reason}")
+        count, out = run.restarts
+        again = f" {counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
+        end = f"{ended}{reason}{again}"
+        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{end}")
     raise SystemExit(code)
 
 

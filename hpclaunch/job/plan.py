@@ -34,6 +34,9 @@ _SAME_BASIS = {
     "heartbeat_seconds": "nodes",
     "hang_after": "hang_seconds",
     "hang_round": "hang_seconds",
+    "fewest_nodes": "nodes",
+    "training_nodes": "nodes",
+    "elastic": "max_restarts",
     "cpus_per_start": "cpus_per_task",
     "workload": "command",
     "python": "command",
@@ -45,6 +48,7 @@ _SAME_BASIS = {
 class Plan(Struct, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
+    `nodes` are all that are requested, the `spares` among them; with `fewest_nodes` the job may get so few.
     With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives. The
     rank `debug_rank` has the user's terminal.
     """
@@ -72,6 +76,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     command: list[str]
     cost: Cost | None
     max_attempts: int = 1
+    fewest_nodes: int | None = None
+    spares: int = 0
+    max_restarts: int = 0  # of the ranks, inside the allocation
     warn_seconds: int = 120
     warn_signal: str = "USR1"
     hang_seconds: int = 0
@@ -90,7 +97,27 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def world_size(self) -> int:
         """Return the number of ranks of the job."""
-        return self.nodes * self.tasks_per_node
+        return self.training_nodes * self.tasks_per_node
+
+    @property
+    def training_nodes(self) -> int:
+        """Return the nodes that have ranks, at most."""
+        return self.nodes - self.spares
+
+    @property
+    def min_nodes(self) -> int:
+        """Return the nodes with which the training may go on, at least."""
+        return self.request.min_nodes or self.training_nodes
+
+    @property
+    def elastic(self) -> bool:
+        """Whether ranks that fail are started again in the same allocation."""
+        return self.launcher == "torchrun" and self.max_restarts > 0
+
+    @property
+    def may_lose(self) -> int:
+        """Return how many nodes may die without an end of the job."""
+        return self.nodes - self.min_nodes if self.elastic else 0
 
     @property
     def cpus(self) -> int:
@@ -163,7 +190,8 @@ class Plan(Struct, frozen=True, kw_only=True):
             each, unit = _TOTALS[name]
             number = getattr(self, each)
             amount = f"{number} {unit}" if unit == "GB" else counted(number or 0, unit)
-            return Basis(("plan.nodes", f"plan.{each}"), f"{counted(self.nodes, 'node')} x {amount} a node = {value}")
+            nodes = self.training_nodes if name == "world_size" else self.nodes
+            return Basis(("plan.nodes", f"plan.{each}"), f"{counted(nodes, 'node')} x {amount} a node = {value}")
         if name == "starts_per_node" and value != self.tasks_per_node:
             return Basis(("plan.launcher",), f"one, as {self.launcher} starts the ranks of a node itself = 1")
         if name == "cpus_per_start" and value != self.cpus_per_task:
@@ -238,10 +266,13 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
+        nodes = f"{self.fewest_nodes - self.spares} to " if self.fewest_nodes else ""
         parts = [
-            f"{self.name} {self.partition_name}: {counted(self.nodes, 'node')} x "
+            f"{self.name} {self.partition_name}: {nodes}{counted(self.training_nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
         ]
+        if self.spares:
+            parts.append(counted(self.spares, "spare node"))
         if not self.scheduler.here:
             parts.append(f"{self.cpus} cpus")
         if self.gpus_per_node:

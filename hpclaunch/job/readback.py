@@ -24,7 +24,7 @@ def check(plan: Plan, script: str, templates: Iterable[Path]) -> None:
 
     Raises TemplateError with every difference.
     """
-    if plan.run_id or plan.site.scheduler not in PREFIX or "repeated" in plan.request.force:
+    if plan.run_id or plan.fewest_nodes or plan.site.scheduler not in PREFIX or "repeated" in plan.request.force:
         return
     where = ", ".join(map(shown, templates))
     if found := [f"{where}: {line}" for line in differences(plan, script)]:

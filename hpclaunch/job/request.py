@@ -17,6 +17,9 @@ JobName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
 ]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
+Nodes = Annotated[
+    str, Meta(pattern=r"^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$(?!\n)", extra={"rule": "a number, or MIN:MAX in quotes"})
+]
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 _HIDDEN = "(hidden)"
@@ -49,7 +52,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What the user asked for; an absent value means the site's default. A config file has the same keys."""
 
     site: Line | None = None
-    nodes: Count | None = None
+    nodes: Annotated[Count | Nodes | None, about("Of the training; MIN:MAX takes what is free.")] = None
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
@@ -71,6 +74,9 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
+    max_restarts: Annotated[Count | None, about("Restarts of the ranks inside the allocation, at most.")] = None
+    min_nodes: Annotated[Count | None, about("Go on with fewer nodes, down to this many, if some die.")] = None
+    spares: Annotated[Count | None, about("Idle nodes besides, each to replace one that dies.")] = None
     warn_before: Line | None = None
     hang_after: Line | None = None
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None

@@ -45,9 +45,28 @@ class Sizes(Struct):
                 return self.made(name, value, key)
         return None
 
-    def counts(self) -> tuple[int, int, int, int, int]:
-        """Return the nodes, the GPUs and tasks of each, the cores of a task and of a node."""
-        nodes = self.given("nodes", "request.nodes") or self.made("nodes", 1, words="one, as --nodes is not given")
+    def nodes(self) -> tuple[int | None, int]:
+        """Return the fewest and the most nodes, spares among them; no fewest if the number is fixed."""
+        given, spares = self.given("nodes", "request.nodes"), self.request.spares or 0
+        fewest, _, most = str(given or 1).rpartition(":")
+        nodes, words = int(most) + spares, "" if given else "one, as --nodes is not given"
+        if fewest or spares:
+            words = f"the most of {given}" if fewest else counted(int(most), "node")
+            words += f" + {counted(spares, 'spare')}" if spares else ""
+        if words:
+            self.made("nodes", nodes, *(["request.nodes"] if given else []), words=words)
+        return int(fewest) + spares if fewest else None, nodes
+
+    def restarts(self, nodes: int) -> int:
+        """Return how often ranks may be started again: by default once for each node that may be lost."""
+        spares, fewest = self.request.spares or 0, self.request.min_nodes
+        lost = max(nodes - fewest, 0) if fewest else spares
+        given = self.given("max_restarts", "request.max_restarts")
+        keys = ("plan.nodes", "request.spares", "request.min_nodes")
+        return given or self.made("max_restarts", lost, *keys, words="one for each node that may be lost")
+
+    def counts(self, nodes: int) -> tuple[int, int, int, int]:
+        """Return the GPUs and tasks of each node, the cores of a task and of a node."""
         gpus = self._gpus(nodes)
         tasks = self.given("tasks_per_node", "request.tasks_per_node")
         if tasks is None:
@@ -69,7 +88,7 @@ class Sizes(Struct):
             cpus, keys, words = tasks, ("plan.tasks_per_node", *keys), "one for each task"
         else:
             cpus = offered
-        return nodes, gpus, tasks, cpus_per_task, self.made("cpus_per_node", cpus, *keys, words=words)
+        return gpus, tasks, cpus_per_task, self.made("cpus_per_node", cpus, *keys, words=words)
 
     def _gpus(self, nodes: int) -> int:
         """Return all of a node's GPUs, on a single node at most one for each task; none where jobs are small."""
@@ -159,7 +178,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     wanted = request.partition or site.default_partition
     partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
     sizes = Sizes(site, request, partition)
-    nodes, gpus, tasks, cpus_per_task, cpus = sizes.counts()
+    fewest_nodes, nodes = sizes.nodes()
+    gpus, tasks, cpus_per_task, cpus = sizes.counts(nodes)
     mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
     jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
     seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
@@ -187,6 +207,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
+        "may_lose": Basis(("request.spares", "request.min_nodes")),
+        "spares": Basis(("request.spares",)),
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
@@ -219,6 +241,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         command=command,
         cost=cost,
         max_attempts=max_attempts,
+        fewest_nodes=fewest_nodes,
+        spares=request.spares or 0,
+        max_restarts=sizes.restarts(nodes),
         warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
         hang_seconds=walltime.parse(hang_after) if hang_after else 0,
         foreign=profile.foreign,

@@ -40,7 +40,7 @@ def plan_in(found: Allocation, profile: Profile, request: Request) -> Plan:
 
     Raises RequestError as `make_plan` does, and HpclaunchError if more nodes are requested than there are.
     """
-    if request.nodes and request.nodes > found.nodes:
+    if isinstance(request.nodes, str) or (request.nodes or 0) > found.nodes:
         raise HpclaunchError(f"launch: --nodes {request.nodes}, but job {found.job_id} has {found.nodes}")
     here = Partition(cores_per_node=found.cpus or None, gpus_per_node=found.gpus)
     bare = Site(title="", scheduler="", partitions={"allocation": here}, default_partition="allocation")

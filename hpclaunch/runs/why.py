@@ -31,7 +31,7 @@ def explain(run: Run, state: State, site: Messages | None = None) -> list[str]:
     known = messages.combined(run.scheduler, site)
     failure = _failure(run, state)
     end = _end(known, state)
-    lines = [_headline(run, state, failure, end)]
+    lines = [_headline(run, state, failure, end), *_restarts(run)]
     if state.word not in ENDED:
         lines += _not_ended(run, state, failure, known)
         return lines + (_end_of_log(run, failure, known) if failure else [])
@@ -68,6 +68,14 @@ def _headline(run: Run, state: State, failure: Failure | None, end: str) -> str:
         cause = state.reason
     start = f"{run.id} ({run.site}, {run.job_name}) {state.word}"
     return f"{start}: {cause}" if cause else start
+
+
+def _restarts(run: Run) -> list[str]:
+    count, out = run.restarts
+    if not count:
+        return []
+    left = f"; {', '.join(out)} {'were' if out[1:] else 'was'} left out" if out else ""
+    return [f"Its ranks were started again {'once' if count == 1 else f'{count} times'} in its allocation{left}."]
 
 
 def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages) -> list[str]:

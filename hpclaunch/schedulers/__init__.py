@@ -37,6 +37,7 @@ class Scheduler:
     prefix = ""  # its directives begin with # and this word: PBS, SBATCH
     here = False  # jobs run on this machine, at once: no queue, no walltime, no price
     starts_ranks = False  # its own command starts programs on all nodes and ends them together (srun)
+    gives_range = False  # a job may request a range of nodes, and gets what is free
     resubmits = False  # each further attempt is a job of its own, with its own id; else the same job is requeued
     lightning_requeues = False  # Lightning saves and requeues the job by itself
     output_at_end = False  # the job's own output is there only once it has ended

@@ -32,6 +32,9 @@ ATTEMPTS = "attempts"  # the ids of PBS's further attempts, one a line, also by 
 NODE_SCRIPT = "node.sh"  # environment and functions of the job; read by the shells that pbsdsh starts
 RANK_SCRIPT = "rank.sh"  # the same; read by the shells that mpirun starts
 HEARTBEAT = "node-{}.heartbeat.{}"  # empty, the name is the message: a count, then end-CODE; by nodes, read by the head
+STARTS = (
+    "node-{}.starts"  # a line for each start of its ranks, GROUP_RANK NODES HOST; finished; read by the head, status
+)
 
 # Written by ranks and nodes, live, above 512 ranks in a folder for each node. Read by logs, why and users.
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
@@ -84,6 +87,23 @@ def failure(folder: Path) -> Failure | None:
         path = folder / log
         return Failure(int(code), path if holds(folder, path) else None, who.strip().rstrip(","))
     return None
+
+
+def restarts(folder: Path) -> tuple[int, list[str]]:
+    """Return how often the ranks were started again inside the allocation, and the hosts that were left out since."""
+    starts = 0
+    last: list[tuple[float, int, int, str]] = []
+    for path in folder.glob(STARTS.format("*")):
+        with suppress(OSError, ValueError):
+            lines = [line.split() for line in path.read_text().splitlines() if line != "finished"]
+            starts += sum(rank == "0" for rank, _, _ in lines)
+            last.append((path.stat().st_mtime, int(lines[-1][0]), int(lines[-1][1]), lines[-1][2]))
+    nodes, ranks, out = None, set(), []
+    for _, rank, of, host in sorted(last, reverse=True):  # the newest start first: what else has its rank is older
+        nodes = nodes or of
+        out += [host] if rank >= nodes or rank in ranks else []
+        ranks.add(rank)
+    return max(starts - 1, 0), sorted(out)
 
 
 def holds(folder: Path, path: Path) -> bool:

@@ -32,9 +32,11 @@ SCRIPTS = {
 } | {
     "gadi-attempts": f"{GADI} --nodes 2 --max-attempts 3",
     "gadi-environment": f"{GADI} {ENVIRONMENT}",
+    "gadi-spares": f"{GADI} --nodes 2 --launcher torchrun --spares 1 --max-attempts 3",
     "jean-zay-array": f"{JEAN_ZAY} --directive=--array=1-10%2",
     "jean-zay-attempts": f"{JEAN_ZAY} --nodes 2 --max-attempts 3",
     "jean-zay-environment": f"{JEAN_ZAY} {ENVIRONMENT}",
+    "jean-zay-range": f"{JEAN_ZAY} --nodes 2:4 --launcher torchrun --max-restarts 3 --min-nodes 2",
     "pbs": "--site pbs --nodes 2 --gpus-per-node 4 --cpus-per-task 12",
     "slurm": "--site slurm --nodes 2 --gpus-per-node 4 --cpus-per-task 12",
 }

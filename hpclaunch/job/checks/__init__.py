@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
-from hpclaunch.job.checks import command, directives, downloads, folders, limits, memory, sizes, words
+from hpclaunch.job.checks import command, directives, downloads, folders, limits, memory, restarts, sizes, words
 from hpclaunch.job.checks.check import QSUB, SBATCH, Check, judged
 from hpclaunch.job.diagnostic import Diagnostic, Found
 from hpclaunch.job.directives.options import Script
@@ -84,6 +84,10 @@ CHECKS: dict[str, Check] = {
     "literal": Check(command.literal, options="command", source=_SCRIPT),
     "dtype": Check(command.dtype, "compute_capability", options="command partition"),
     "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
+    "restarts": Check(
+        restarts.restarts, options="max_restarts min_nodes spares launcher nodes", source=restarts.TORCHRUN
+    ),
+    "node-range": Check(restarts.node_range, options="nodes", source=SBATCH),
     "arrays": _of_directives(directives.arrays, "arrays max_array rerunnable qos.max_jobs"),
     "signal": Check(directives.signal, options="directive launcher", source=SBATCH),
     "log-folder": _of_directives(directives.log_folder),

@@ -58,7 +58,7 @@ def program(plan: Plan) -> Iterator[Found]:
 
 def trainer(plan: Plan) -> Iterator[Found]:
     """Refuse --devices and --num_nodes that are not the job's, as Lightning does; warn of GPUs left idle."""
-    own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.nodes}}
+    own = {"devices": {plan.tasks_per_node, plan.gpus_per_node}, "num_nodes": {plan.training_nodes}}
     for word, value in dict.fromkeys(options(plan.request.command)):
         name = re.split(r"[.]|^--", word)[-1].replace("-", "_").lower()
         fitting = own.get(name, set())

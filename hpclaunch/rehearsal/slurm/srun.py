@@ -28,6 +28,8 @@ def main() -> int:
     parser.add_argument("--cpus-per-task", type=int)
     parser.add_argument("--distribution")
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
+    parser.add_argument("--wait", type=int)
+    parser.add_argument("--no-kill", action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: options.nodes]

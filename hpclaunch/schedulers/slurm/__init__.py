@@ -23,6 +23,7 @@ class Slurm(Scheduler):
 
     prefix = "SBATCH"
     starts_ranks = True
+    gives_range = True
     lightning_requeues = True
     job_variable = "SLURM_JOB_ID"
     host_variables = (

@@ -1,0 +1,100 @@
+#!/bin/bash
+# jean-zay v100: 2 to 4 nodes x 4 tasks = world size 16, 160 cpus, 16 GPUs, walltime 01:00:00, at most 16 GPU-hours
+# Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
+#   hpclaunch render --site jean-zay --nodes 2:4 --partition v100 --account abc@v100 --launcher torchrun --max-restarts 3 --min-nodes 2 -- python train.py --epochs 3
+#SBATCH --job-name=train
+#SBATCH --account=abc@v100
+#SBATCH --nodes=2-4
+#SBATCH --no-kill
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=40
+#SBATCH --time=01:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --hint=nomultithread
+
+# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,node-*.starts} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 4, "partition": "v100", "poll": 2, "scheduler": "slurm",
+    "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'launched=1; exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+module purge
+module load pytorch-gpu/py3/2.8.0 || { at='module load pytorch-gpu/py3/2.8.0'; exit 1; }
+export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
+eval "$hpclaunch_settings"; IFS=$' \t\n' ended=""
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=$(((SLURM_JOB_NUM_NODES - 0) * 4)) LOCAL_WORLD_SIZE=4
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    ((RANK)) || rm -f "$HPCLAUNCH_RUN_DIR"/{failed,again} # of a start before
+    ((LOCAL_RANK)) || echo "$GROUP_RANK $GROUP_WORLD_SIZE $(hostname)" >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
+    # srun's task was the node's torchrun: libraries that read its variables must find this rank, and no step of srun's.
+    unset "${!SLURM_STEP@}" SLURM_TRES_PER_TASK # the latter says SLURM_CPUS_PER_TASK too
+    export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE \
+        SLURM_NPROCS=$WORLD_SIZE SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=10
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+# The agent of one node; it starts the node's ranks, again if some fail. What is more than --nodes waits for a place.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    export NODE_RANK=$SLURM_NODEID
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # else a start finds addresses of the one before in the store (torch 2.13)
+    python -m torch.distributed.run --nnodes=2:$((SLURM_JOB_NUM_NODES - 0)) --nproc-per-node=4 --max-restarts=3 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && {
+        [[ ! -e $HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts ]] || echo finished >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
+        return
+    }
+    local code=$?
+    return "$code" # the others may go on
+}
+
+launched=1; trap 'ended=1' TERM
+# srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
+export -f fail run_rank run_torchrun
+srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks=$((SLURM_JOB_NUM_NODES * 1)) --ntasks-per-node=1 --cpus-per-task=40 \
+    --distribution=block --export=ALL --kill-on-bad-exit=0 --no-kill --wait=0 bash -c 'run_torchrun "$@"' "$0" "${command[@]}" & job=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$job" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"; code=$?
+wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+
+# Done if each node of the last start says so, whatever became of the others.
+if awk '$1 == "finished" { n++; of = before } { before = $2 } END { exit !n || n < of }' "$HPCLAUNCH_RUN_DIR"/node-*.starts 2>/dev/null &&
+    [[ ! -e $HPCLAUNCH_RUN_DIR/failed ]]; then
+    code=0
+elif [[ -z $ended ]]; then
+    fail $((code ? code : 1)) node-0.log "torchrun, without nodes or restarts to go on with" || code=$?
+fi
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+exit "$code"
