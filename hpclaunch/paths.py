@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 KINDS = ("site_profiles", "templates")
 # The programs that come along.
-WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce")}
+WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "env", "allreduce", "preflight")}
 # What a workload imports from its own folder, and a copy of it needs beside it.
 COMPANIONS = {"mnist": ("digits.py", "layout.py")}
 

@@ -218,6 +218,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         command=command,
         cost=cost,
         max_attempts=max_attempts,
+        preflight=sizes.given("preflight", "request.preflight", "site.preflight"),
         warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
         foreign=profile.foreign,
         basis=sizes.basis,

@@ -53,7 +53,7 @@ def test_without_a_command_the_bundled_training_is_run_by_its_absolute_path(cli)
     assert paths.WORKLOADS["mnist"].is_absolute()
 
 
-@pytest.mark.parametrize("name", ["mnist", "env", "allreduce"])
+@pytest.mark.parametrize("name", ["mnist", "env", "allreduce", "preflight"])
 def test_workload_is_chosen_by_name(cli, name):
     """--workload takes COMMAND's place; the job has its name, the provenance line says it, a dataset is for mnist."""
     script = cli(*RENDER, "--workload", name).stdout
@@ -292,7 +292,12 @@ def test_sites_as_json_is_for_machines(cli):
 def test_workloads_are_listed_with_what_they_do(cli):
     """Each bundled program has a line of its own words; --json is for machines."""
     listed = cli("workload", "list").stdout
-    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == ["mnist", "env", "allreduce"]
+    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == [
+        "mnist",
+        "env",
+        "allreduce",
+        "preflight",
+    ]
     rows = json.loads(cli("workload", "list", "--json").stdout)
     assert {row["name"]: row["file"] for row in rows} == {name: str(path) for name, path in paths.WORKLOADS.items()}
     assert all(len(row["title"]) > 40 for row in rows)
