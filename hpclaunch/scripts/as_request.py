@@ -104,7 +104,7 @@ def _around(program: Program, values: dict[str, Any], left: list[str], site: Sit
         where, expands = f"line {command.line}: `{line[:60]}`", {sign for word in rest for sign in word.expands}
         literal = not any(one.value.expands or one.items or one.name in RESERVED for one in command.settings)
         match [name, *rest]:
-            case _ if command.inside or command.heredocs or command.files or (name == "trap" and rest[-1] != "EXIT"):
+            case _ if command.inside or command.heredocs or command.files or (name == "trap" and rest[-1:] != ["EXIT"]):
                 yield f"{where}: a request cannot hold a block, a function or a redirection, nor a trap"
             case _ if after and name in _RISKY:
                 yield f"{where}: what a request does after its command is done after a failure too"

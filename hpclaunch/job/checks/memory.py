@@ -11,6 +11,7 @@ from hpclaunch.job.cost import charged_gb
 from hpclaunch.job.diagnostic import Found
 from hpclaunch.job.directives.read import dialect
 from hpclaunch.job.plan import Plan
+from hpclaunch.schedulers.values import whole
 
 
 def memory(plan: Plan) -> Iterator[Found]:
@@ -34,7 +35,7 @@ def _of_node(plan: Plan, key: str) -> Iterator[Found]:
         yield Found(text, partition_key(plan, field), suggestions=[{key: int(most) or None}])
     given = plan.script.directives.first(f"l.{key[:-3]}") if plan.script and plan.nodes > 1 else None
     if given and total and plan.script and plan.script.cpus:  # as written; the nodes' sizes are rounded up
-        total = int(dialect(plan.site.scheduler).same(given).removesuffix("GB"))
+        total = whole(dialect(plan.site.scheduler).same(given).removesuffix("GB")) or total
     filled_in = default and total and total >= plan.nodes * math.floor(default)
     if given and total and most and 0.4 * most <= total <= most and not filled_in:
         text = f"{given.directive} is the total of {plan.nodes} nodes, {size} GB each, and perhaps meant for each"
