@@ -9,7 +9,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 KINDS = ("site_profiles", "templates")
 # The programs that come along.
-WORKLOADS = {name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "resnet", "env", "allreduce")}
+WORKLOADS = {
+    name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "resnet", "env", "allreduce", "preflight")
+}
 # What programs import, and may be copied too.
 MODULES = {"resume": PACKAGE / "workloads" / "resume.py"}
 # What a workload imports from its own folder, and a copy of it needs beside it.

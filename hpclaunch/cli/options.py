@@ -88,6 +88,7 @@ _ROWS = (
     ("--spares", _COUNT, "Idle nodes, charged too, to replace dead ones (torchrun)."),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
     ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
+    ("--preflight/--no-preflight", {"default": None}, "Test the nodes before the ranks start."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),
     ("--template", _TEXT, "Template of the job script, by name or file."),
     ("--workload", WORKLOADS, "Bundled program to run.  [default: mnist]"),
@@ -95,7 +96,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force")
+LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force",
+          "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:
@@ -104,7 +106,7 @@ def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any]
 
 
 def _name(words: str) -> str:
-    return words.split(maxsplit=1)[0].removeprefix("--").replace("-", "_")
+    return re.split("[ /]", words)[0].removeprefix("--").replace("-", "_")
 
 
 CONFIRM_ABOVE = _option("--confirm-above", _PRICE, "Ask before submitting a job that may cost more.")

@@ -12,6 +12,7 @@ from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Basis, Request
+from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
 from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
@@ -79,6 +80,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     fewest_nodes: int | None = None
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation
+    preflight: bool = False
     warn_seconds: int = 120
     warn_signal: str = "USR1"
     hang_seconds: int = 0
@@ -232,6 +234,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def python(self) -> str:
         """Return the python that runs the command, which must run torchrun too."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
+
+    @property
+    def preflight_program(self) -> str:
+        """Return the program that tests the nodes."""
+        return str(WORKLOADS["preflight"])
 
     @property
     def price(self) -> str:

@@ -81,6 +81,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     hang_after: Line | None = None
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
+    preflight: Annotated[bool | None, about("Test the nodes before the ranks start.")] = None
     workload: Word | None = None
     force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
     command: list[Text] = []
@@ -92,6 +93,9 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in _NOT_IN_PROVENANCE or value is None:
+                continue
+            if isinstance(value, bool):
+                words.append(f"--{'' if value else 'no-'}{name}")
                 continue
             if isinstance(value, dict):
                 value = [key if re.search(_HIDES, key) else f"{key}={text}" for key, text in value.items()]

@@ -244,6 +244,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         fewest_nodes=fewest_nodes,
         spares=request.spares or 0,
         max_restarts=sizes.restarts(nodes),
+        preflight=sizes.given("preflight", "request.preflight", "site.preflight"),
         warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
         hang_seconds=walltime.parse(hang_after) if hang_after else 0,
         foreign=profile.foreign,

@@ -164,6 +164,7 @@ class Site(Record, frozen=True, kw_only=True):
     launcher: Launcher = "tasks"
     default_walltime: Walltime = "01:00:00"
     max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1
+    preflight: Annotated[bool, about("Test the nodes before the ranks start.")] = False
     warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
     grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
     dead_after: Annotated[Walltime, about("A node that is silent (PBS: no heartbeat) for longer is dead.")] = "00:00:45"

@@ -43,7 +43,7 @@ def explain(run: Run, state: State, site: Messages | None = None) -> list[str]:
         lines.append(f"The scheduler's reason is {state.reason or state.word}: {end}.")
     if blamed and blamed.seen:
         lines += hangs.describe(run.path)
-        lines += [f"Likely {known.ends['NODE_FAIL']}."] if blamed.who.startswith("node ") else []
+        lines += [f"Likely {known.ends['NODE_FAIL']}."] if blamed.who.endswith(", which is silent") else []
     elif not end or (blamed and _first_word(state) == "OUT_OF_MEMORY"):
         code = blamed.code if blamed else state.exit_code
         lines += [f"Exit code {code}: {messages.exit_code(known, code)}."] if code is not None else []

@@ -36,6 +36,11 @@ STARTS = (
     "node-{}.starts"  # a line for each start of its ranks, GROUP_RANK NODES HOST; finished; read by the head, status
 )
 
+# Written with --preflight, before the ranks start.
+PREFLIGHT = "preflight"  # which nodes are not fit and why, empty if all are; read by each node
+FIT = "node-{}.fit"  # empty, by a fit node; read by its ranks, which then start
+UNFIT = "node-{}.unfit"  # HOST REASON; read by node 0 and, on Slurm, by the script, which excludes the node
+
 # Written by ranks and nodes, live, above 512 ranks in a folder for each node. Read by logs, why and users.
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
 NODE_LOG, NODE_ERR = "node-{}.log", "node-{}.err"  # what a node's launcher wrote; with lightning, all of its ranks

@@ -53,7 +53,7 @@ def test_without_a_command_the_bundled_training_is_run_by_its_absolute_path(cli)
     assert paths.WORKLOADS["mnist"].is_absolute()
 
 
-@pytest.mark.parametrize("name", ["mnist", "resnet", "env", "allreduce"])
+@pytest.mark.parametrize("name", ["mnist", "resnet", "env", "allreduce", "preflight"])
 def test_workload_is_chosen_by_name(cli, name):
     """--workload takes COMMAND's place; the job has its name, the provenance line says it, a dataset is for mnist."""
     script = cli(*RENDER, "--workload", name).stdout
@@ -297,6 +297,7 @@ def test_workloads_are_listed_with_what_they_do(cli):
         "resnet",
         "env",
         "allreduce",
+        "preflight",
     ]
     rows = json.loads(cli("workload", "list", "--json").stdout)
     assert {row["name"]: row["file"] for row in rows} == {name: str(path) for name, path in paths.WORKLOADS.items()}

@@ -244,3 +244,24 @@ def test_a_job_that_is_told_to_end_early_does_not_look_well(submit, work):
     job.qdel()
     assert job.wait() == 271
     assert (job.run_folder / "exit").read_text() == "143\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_a_node_that_is_not_fit_is_named_before_the_ranks_start(submit, work, launcher):
+    """With --preflight a node with a broken GPU ends the job, which names it; fit nodes train."""
+    pytest.importorskip("torch")
+    smi = "#!/bin/bash\n[[ ! -e broken || $NODE_RANK = 0 ]] || exit 9\necho '<log><gpu/><gpu/><gpu/><gpu/></log>'\n"
+    (work / "nvidia-smi").write_text(smi)
+    (work / "nvidia-smi").chmod(0o755)
+    (work / "broken").touch()
+    options = ["--launcher", launcher, "--preflight", "--setup", f'PATH="$PWD:{Path(sys.executable).parent}:$PATH"']
+    job = submit(*script(work), options=options)
+    assert job.wait() == 1, job.output
+    assert re.search(r"first failure: node 1 \(\S+\), which cannot query its GPUs: .* status 9", job.output)
+    assert contract(job) == []
+    (work / "broken").unlink()
+    job = submit(*script(work), options=options)
+    assert job.wait() == 0, job.output
+    assert len(contract(job)) == 4
+    assert "preflight: 2 nodes are fit; " in "".join(job.logs("*-0.log"))

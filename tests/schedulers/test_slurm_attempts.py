@@ -141,3 +141,29 @@ def test_a_requeued_job_has_no_exit_code_yet(work):
     assert not Path("hpclaunch-runs", job, "exit").exists()
     call("wait", job, code=6, seconds=120)
     assert Path("hpclaunch-runs", job, "exit").read_text() == "6\n"
+
+
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+def test_a_node_that_is_not_fit_is_excluded_from_the_next_attempt(slurm, launcher):
+    """A slow node, and one of two that do not reach each other, are named; the next attempt trains on others."""
+    pytest.importorskip("torch")
+    words = ("--nodes", "3", "--tasks-per-node", "2", "--max-attempts", "2", "--launcher", launcher, "--preflight")
+    own = f"PATH={Path(sys.executable).parent}:$PATH; export OMP_NUM_THREADS=1"
+    slow = "tc qdisc {} dev hpc-r6i4n1 root tbf rate 200mbit burst 64kb latency 400ms"
+    cut = "ip -n r6i4n1 route {} blackhole 10.77.0.12/32"
+    for change, why in ((slow, "is slow in an all-reduce with any other"), (cut, "has no all-reduce with node 1")):
+        subprocess.run(change.format("add").split(), check=True)
+        try:
+            job = submit(*words, "--job-name", "fit", "--setup", own, "--", "bash", "-c", "echo trains on $(hostname)")
+            output = Path(f"fit_{job}.out")
+            wait_until(
+                lambda output=output: output.exists() and "going on in attempt 2 of 2" in output.read_text(), 120
+            )
+            wait_until(lambda job=job: state(job)["word"] in ("COMPLETED", "FAILED"), 120)
+            assert state(job)["word"] == "COMPLETED", output.read_text()
+        finally:
+            subprocess.run(change.format("del").split(), check=True)
+        bad, host = (1, "r6i4n1") if change == slow else (2, "r7i3n0")
+        assert re.search(rf"^hpclaunch: node {bad} \({host}\), which {why}: ", output.read_text(), re.MULTILINE)
+        hosts = {line.split()[-1] for rank in range(6) for line in log(job, rank).splitlines() if "trains" in line}
+        assert hosts == {"r6i4n0", "r6i4n1", "r7i3n0", "r7i3n1"} - {host}
