@@ -75,7 +75,8 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
             signal.signal(signal.SIGUSR1, lambda *_: self.stop.fill_(True))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        _compare(None, trainer.num_devices, trainer.num_nodes)  # a Trainer of one device asks no environment
+        if stage == "fit":  # a Trainer of one device asks no environment
+            _compare(None, trainer.num_devices, trainer.num_nodes)
         if stage == "fit" and self.folder:
             self.listen()  # in a rank of ddp_spawn
             trainer._signal_connector._sigterm_notifier_fn = lambda *_: self.stop.fill_(True)  # until the training ends

@@ -284,7 +284,6 @@ def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scal
         end_with(f"{late}: {str(error).splitlines()[0]}")
     results = {name: float(value) for name, value in trainer.callback_metrics.items()}
     folder = args.output_dir or Path(trainer.log_dir or "")
-    os.environ["WORLD_SIZE"] = str(trainer.world_size)  # which Lightning has deleted, and SaveAndLeave reads
     trainer.loggers = []  # ddp_spawn tests in other processes, where CSVLogger would begin its file anew
     results |= trainer.test(model, data, verbose=False)[0]
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
