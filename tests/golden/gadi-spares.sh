@@ -43,8 +43,8 @@ export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
 command=(python train.py --epochs 3)
 
 # ---------- Launch, the same for every job here: nothing to edit ----------
-trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2 # what your job set and trapped was for your job
-eval "$hpclaunch_settings"; IFS=$' \t\n' ended=""
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
+IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/} ended=""; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
 lost=""
 fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
 # Rendezvous: the head node, at a port of this job's own where nothing listens.
@@ -53,7 +53,7 @@ mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "in
 MASTER_ADDR=${nodes[0]#* }
 MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
 while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
-export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
