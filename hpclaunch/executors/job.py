@@ -85,9 +85,28 @@ class ScriptJob(core.Job[Any]):
             self.watcher.add(registry.read(folder / run_folder.RUN) or registry.find([self.job_id])[0])
         return self.watcher.runs[self.job_id]
 
+    def results(self) -> list[Any]:
+        """Return each rank's result. Raises what a rank raised, rather than that the others were killed for it."""
+        self.wait()
+        if not self._sub_jobs:
+            return super().results()
+        results = {rank.task_id: rank.result() for rank in self._finished_first()}
+        return [results[rank.task_id] for rank in self._sub_jobs]
+
+    def exception(self) -> utils.UncompletedJobError | None:
+        """Return what a rank raised, or else that one was killed; None if all came back."""
+        self.wait()
+        if not self._sub_jobs:
+            return super().exception()
+        return next((error for rank in self._finished_first() if (error := rank.exception())), None)
+
     def cancel(self, check: bool = True) -> None:
         """Cancel the job through its scheduler."""
         schedulers.scheduler(self.run.scheduler).cancel([self.run])
+
+    def _finished_first(self) -> list[core.Job[Any]]:
+        """Return the ranks, those first that left a result: submitit waits 15 s for each other one's."""
+        return sorted(self._sub_jobs, key=lambda rank: not rank.paths.result_pickle.exists())
 
     def _register_in_watcher(self) -> None:
         assert self.run  # noqa: S101 - finding it registers it

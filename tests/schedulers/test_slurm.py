@@ -363,10 +363,12 @@ def test_after_waits_for_success():
 def test_python_functions_run_on_every_rank():
     """In submitit's way, results and exceptions of each rank come back, with the launch contract in the environment."""
     script = """
-import hpclaunch, os, submitit
+import hpclaunch, os, submitit, time
 def place(factor):
+    if factor == 0 and os.environ["RANK"] == "2":
+        raise ValueError("zero")  # and the others are killed for it
     if factor == 0:
-        raise ValueError("zero")
+        time.sleep(60)
     environment = submitit.JobEnvironment()
     assert environment.hostnames == ["r6i4n0", "r6i4n1"]
     assert environment.hostname == environment.hostnames[environment.node]
@@ -384,7 +386,7 @@ try:
     failing.results()
     raise SystemExit("no exception came back")
 except submitit.core.utils.FailedJobError as error:
-    assert "ValueError: zero" in str(error)
+    assert "ValueError: zero" in str(error) and str(failing.exception()) == str(error)
 waiting = executor.submit(place, 1)
 waiting.cancel()
 print("fine")
