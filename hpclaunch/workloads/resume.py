@@ -69,10 +69,10 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         if self.folder:
             self.listen()  # before Lightning, which then does not requeue a Slurm job itself
 
-    def listen(self) -> None:
+    def listen(self, number: int = signal.SIGUSR1) -> None:
         """Only note a signal when it comes, since that may be in the middle of a step."""
         with suppress(ValueError):  # not in the main thread
-            signal.signal(signal.SIGUSR1, lambda *_: self.stop.fill_(True))
+            signal.signal(number, lambda *_: self.stop.fill_(True))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":  # a Trainer of one device asks no environment
@@ -237,9 +237,8 @@ def _random() -> dict[str, Any]:
     """Return the states of the random numbers that programs use, in what torch.load(weights_only=True) takes."""
     name, keys, *rest = sys.modules["numpy"].random.get_state()  # Lightning has imported it
     states = {"torch": torch.get_rng_state(), "random": random.getstate(), "numpy": (name, keys.tolist(), *rest)}
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return states | ({"cuda": torch.cuda.get_rng_state()} if used else {})
 
 
 def _set_random(states: dict[str, Any]) -> None:

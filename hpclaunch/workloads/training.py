@@ -270,7 +270,7 @@ def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scal
             time.sleep(10)  # rank 0 says it and its launcher ends this rank; if not, it is wrong only here
         end_with(error)
     if args.strategy in layout.SPAWNING and saver.folder:  # this process is none of the ranks, but gets the signal
-        saver.note(signal.SIGTERM)
+        saver.listen(signal.SIGTERM)
     # find_layout knows who started us; what is logged is of whole epochs; SaveAndLeave resumes any data.
     expected = "The `srun` command is available|The number of training batches|You're resuming .* not resumable"
     warnings.filterwarnings("ignore", f"{expected}|Checkpoint directory .* exists|.* by the model summary")

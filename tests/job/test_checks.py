@@ -136,6 +136,16 @@ CASES = [
     ),
     ("memory", G, REFUSES, {"mem_gb": 383}, "exceeds the 382 GB", {"mem_gb": 382}),
     ("memory", J, WARNS, {"mem_gb": 160}, "memory comes with the cores", {"cpus_per_task": 10}),
+    (
+        "restarts",
+        G,
+        REFUSES,
+        {"max_restarts": 1, "launcher": "tasks"},
+        "only torchrun can",
+        {"max_restarts": 1, "launcher": "torchrun"},
+    ),
+    ("node-range", G, REFUSES, {"nodes": "2:4"}, "pbs has no range of nodes", {"nodes": 4}),
+    ("node-range", J, REFUSES, {"nodes": "4:2"}, "use --nodes 2:4", {"nodes": "2:4"}),
     ("memory", J, WARNS, directive("--mem-per-cpu=4G"), "--mem-per-cpu=4G: on", directive("--mail-type=END")),
     (
         "memory-charge",
