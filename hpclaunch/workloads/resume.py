@@ -168,7 +168,7 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         others = _saves(self.folder, "*")  # with those that a kill has cut short
         name = f"resume-{1 + int(others[0].stem[7:]) if others else 1}.part"
         part: Path = trainer.strategy.broadcast(Path(self.folder or "", name))
-        trainer.save_checkpoint(part)  # ends with a barrier
+        trainer.save_checkpoint(part, weights_only=False)  # ends with a barrier
         if trainer.is_global_zero:
             for file in filter(Path.is_file, (part, *part.rglob("*"))):
                 with file.open("rb+") as written:

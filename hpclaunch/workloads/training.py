@@ -235,6 +235,7 @@ def make_trainer(
         sync_batchnorm=args.sync_batchnorm and places.per_node * places.nodes > 1,
         deterministic=args.deterministic or None,
         callbacks=callbacks,
+        enable_model_summary=False,  # but for that in the callbacks
         logger=loggers,
         use_distributed_sampler=False,  # the data bring their own
         num_sanity_val_steps=0,

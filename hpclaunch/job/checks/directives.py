@@ -193,5 +193,5 @@ def attempts(plan: Plan) -> Iterator[Found]:
         yield from (Found(text) for text, wrong in rules.items() if wrong)
         if not plan.request.machine.program_saves:
             text = f"{number} attempts, but nothing in the command shows that it saves at SIGUSR1 and exits with code "
-            text += "75: each attempt would begin at step 0; see docs/workload.md, or `hpclaunch workload copy mnist`"
+            text += "75: each attempt would begin at step 0; see docs/continuing.md and `workload copy resume`"
             yield Found(text, warns=True)
