@@ -27,16 +27,16 @@ from torch.utils.data import DataLoader, IterableDataset
 # Lightning has two names, and both are often installed; hooks of a callback of either do for a Trainer of the other.
 _new = "lightning.pytorch" in sys.modules or not importlib.util.find_spec("pytorch_lightning")
 _lightning = importlib.import_module("lightning.pytorch" if _new else "pytorch_lightning")
+_WORLD_SIZE = os.environ.get("WORLD_SIZE")  # Lightning deletes it at the end of a fit
 
 
 def trainer_places() -> dict[str, int]:
     """Return the Trainer's `devices` and `num_nodes` as the launcher has started ranks; {} if none has."""
-    if (env := os.environ).keys() >= {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}:
-        per_node = int(env["LOCAL_WORLD_SIZE"])
-        return {"devices": per_node, "num_nodes": int(env["WORLD_SIZE"]) // per_node}
+    env = os.environ
+    if (size := env.get("WORLD_SIZE", _WORLD_SIZE)) and (per_node := int(env.get("LOCAL_WORLD_SIZE", "0"))):
+        return {"devices": per_node, "num_nodes": int(size) // per_node}
     if (ranks := int(env.get("SLURM_STEP_NUM_TASKS", "1"))) > 1:  # of this srun; a batch script has no such variable
-        nodes = int(env["SLURM_STEP_NUM_NODES"])
-        return {"devices": ranks // nodes, "num_nodes": nodes}
+        return {"devices": ranks // (nodes := int(env["SLURM_STEP_NUM_NODES"])), "num_nodes": nodes}
     return {}
 
 

@@ -88,6 +88,37 @@ def test_the_loop_of_the_docs(work, ranks, kills):
     equal_after_kills(kills, ranks, "loop.py", until=30)
 
 
+WRONG = """
+import os
+from pytorch_lightning import LightningModule, Trainer
+from hpclaunch.lightning import SaveAndLeave, trainer_places
+class Model(LightningModule):
+    training_step = configure_optimizers = lambda *_: None
+for places in {}, {"devices": 2}, {"devices": 2, "num_nodes": 3}:
+    try:
+        Trainer(accelerator="cpu", logger=False, callbacks=[SaveAndLeave()], **places).fit(Model(), [1])
+    except SystemExit as error:
+        print(error)
+print("WORLD_SIZE" in os.environ, trainer_places())  # Lightning deletes it after a fit
+"""
+
+
+def test_a_trainer_that_contradicts_its_launcher_is_stopped():
+    """Rather than to train four separate copies, or to wait for ranks that nobody has started."""
+    places = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "NODE_RANK": "0"}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WRONG],
+        env=os.environ | places, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    says = "the launcher has started 2 nodes with 2 ranks each; use Trainer(**trainer_places())"
+    assert run.stdout.splitlines() == [
+        f"Trainer(devices=1, num_nodes=1), but {says}",
+        f"Trainer(devices=2, num_nodes=1), but {says}",
+        f"Trainer(devices=2, num_nodes=3), but {says}",
+        "False {'devices': 2, 'num_nodes': 2}",
+    ], run.stderr
+
+
 def test_the_file_stands_by_itself():
     """Anyone can read and copy it: 250 lines that import torch, Lightning and the standard library."""
     text = RESUME.read_text()
