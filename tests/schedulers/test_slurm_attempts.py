@@ -47,7 +47,7 @@ def test_a_training_of_three_walltimes_completes(work):
         assert attempts(job) >= 3
         trained = re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)
         assert trained == [str(epoch) for epoch in range(1, 111)]
-        saved = re.findall(r"^saved .*: (epoch \d+, step \d+);", log(job), re.MULTILINE)
+        saved = re.findall(r"^saved at (epoch \d+, step \d+):", log(job), re.MULTILINE)
         resumed = re.findall(r"^resumed at (epoch \d+, step \d+)$", log(job), re.MULTILINE)
         assert saved == resumed
         assert len(saved) == attempts(job) - 1

@@ -453,9 +453,7 @@ class Training:
             assert re.findall(r"exitcode +: (\S+)", result.stderr) == ["75", "75"], result.stderr
         else:
             assert result.returncode == 75, result.stderr
-        match = re.search(
-            rf"^saved in {self.folder}: epoch (\d+), step (\d+); start again to go on$", result.stdout, re.M
-        )
+        match = re.search(r"^saved at epoch (\d+), step (\d+): start again$", result.stdout, re.MULTILINE)
         assert match, result.stdout
         return int(match[1]), int(match[2])
 
