@@ -36,6 +36,12 @@ def steps(job: str) -> list[int]:
     return [int(number) for number in re.findall(r"^step (\d+) of", log(job), re.MULTILINE)]
 
 
+def busy_host(job: str, hosts: list[str]) -> str:
+    """Return the host that has ranks, but is not the head."""
+    starts = "".join(path.read_text() for path in Path("hpclaunch-runs", job).glob("node-*.starts"))
+    return next(host for host in hosts[1:] if host in starts)
+
+
 def check_steps(job: str, worlds: list[int]) -> None:
     """The job ended well without a requeue, in these world sizes; only the steps since the last save were lost."""
     call("wait", job, seconds=200)
@@ -53,8 +59,7 @@ def test_a_node_powered_off_in_training_does_not_end_the_job(slurm, asked, world
     hosts = ["r6i4n0", "r6i4n1", *(["r7i3n0"] if "--spares" in asked else [])]
     job = train("--nodes", "2", *asked, f"--directive=--nodelist={','.join(hosts)}")
     wait_until(lambda: len(steps(job)) > 12, 90)
-    ours = Path("hpclaunch-runs", job)
-    busy = next(host for host in hosts[1:] if any(host in path.read_text() for path in ours.glob("node-*.starts")))
+    busy = busy_host(job, hosts)
     try:
         subprocess.run([slurm, "kill-node", busy], check=True)
         check_steps(job, worlds)
@@ -66,17 +71,19 @@ def test_a_node_powered_off_in_training_does_not_end_the_job(slurm, asked, world
 
 def test_when_too_many_nodes_are_lost_the_next_attempt_goes_on(slurm):
     """Two of three nodes die, one more than there are spares: the job is requeued and goes on from the last save."""
-    hosts = "r6i4n0,r6i4n1,r7i3n0"
-    job = train("--nodes", "2", "--spares", "1", "--max-attempts", "2", f"--directive=--nodelist={hosts}")
+    hosts = ["r6i4n0", "r6i4n1", "r7i3n0"]
+    words = ("--nodes", "2", "--spares", "1", "--max-attempts", "2", f"--directive=--nodelist={','.join(hosts)}")
+    job = train(*words)
     wait_until(lambda: len(steps(job)) > 12, 90)
     try:
-        subprocess.run([slurm, "kill-node", "r6i4n1"], check=True)
+        first = busy_host(job, hosts)
+        subprocess.run([slurm, "kill-node", first], check=True)
         wait_until(lambda: state(job)["restarts"] == 1 and log(job).count("world 2") == 2, 100)
-        subprocess.run([slurm, "kill-node", "r7i3n0"], check=True)
+        subprocess.run([slurm, "kill-node", next(host for host in hosts[1:] if host != first)], check=True)
         output = Path(f"train_{job}.out")
         wait_until(lambda: "nodes are dead: r6i4n1 r7i3n0, going on in attempt 2 of 2" in output.read_text(), 200)
     finally:
-        for host in hosts.split(",")[1:]:
+        for host in hosts[1:]:
             subprocess.run([slurm, "start-node", host], check=True)
     call("wait", job, seconds=200)
     assert state(job)["word"] == "COMPLETED"
