@@ -11,19 +11,13 @@ from conftest import call, slow, state, submit
 
 PLAIN = Path(__file__).parent / "programs" / "plain.py"
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2", "--max-attempts", "9")
-PROGRAM = (
-    "--env",
-    "OMP_NUM_THREADS=1",
-    "--env",
-    "STEP=0.5",
-    "--env",
-    "EPOCHS=4",
-    "--",
-    sys.executable,
-    "-W",
-    "ignore",
-    str(PLAIN),
-)
+
+
+def program(epochs: int) -> tuple[str, ...]:
+    """Return the words of a training of five steps an epoch, each of half a second."""
+    variables = {"OMP_NUM_THREADS": 1, "STEP": 0.5, "EPOCHS": epochs}
+    options = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    return *options, "--", sys.executable, "-W", "ignore", str(PLAIN)
 
 
 def check(job: str) -> None:
@@ -45,7 +39,7 @@ def check(job: str) -> None:
 def test_slurm_requeues_once_for_each_save():
     """Lightning's own requeue, which is on under srun, keeps out of it; torchrun's ranks go on as well."""
     words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s")
-    jobs = [submit(*words, "--launcher", launcher, *PROGRAM) for launcher in ("tasks", "torchrun")]
+    jobs = [submit(*words, "--launcher", launcher, *program(40)) for launcher in ("tasks", "torchrun")]
     call("wait", *jobs, seconds=500)
     for job in jobs:
         check(job)
@@ -57,7 +51,7 @@ def test_pbs_goes_on(qsub, launcher):
     """On PBS each attempt is a job of its own, with the same run folder and id."""
     qsub()
     words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "20s")
-    job = submit(*words, "--launcher", launcher, *PROGRAM)
+    job = submit(*words, "--launcher", launcher, *program(20))
     call("wait", job, seconds=300)
     if launcher == "tasks":
         check(job)
