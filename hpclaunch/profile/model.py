@@ -161,6 +161,10 @@ class Site(Record, frozen=True, kw_only=True):
     extends: Annotated[Word | None, about("A profile whose keys this one changes.")] = None
     template: Annotated[Word | None, about("Name of the job script's template (absent: scheduler).")] = None
     hostnames: Annotated[list[Line], about("Patterns of its login nodes' names.")] = []
+    detect: Annotated[
+        dict[Line, Line],
+        about("If the names are not unique: variables and patterns of their values, or paths and `exists`; all count."),
+    ] = {}
     launcher: Launcher = "tasks"
     default_walltime: Walltime = "01:00:00"
     max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1

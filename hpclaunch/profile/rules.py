@@ -27,6 +27,7 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
     for i, refused in enumerate(site.refused_directives):
         if wrong := _no_pattern(refused.pattern):
             yield ("refused_directives", i, "pattern"), wrong
+    yield from _detect_mistakes(site.detect)
     for key, message in messages_mistakes(site.messages):
         yield ("messages", *key), message
     owners: dict[str, str] = {}
@@ -71,6 +72,12 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     for i, qos in enumerate(partition.qos):
         yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
     yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+
+
+def _detect_mistakes(detect: dict[str, str]) -> Iterator[tuple[Key, str]]:
+    for name, value in detect.items():
+        if name.startswith("/") != (value == "exists"):
+            yield ("detect", name), f"expected a variable and its value, or a path and `exists` (it says {value!r})"
 
 
 def _no_pattern(text: str) -> str | None:

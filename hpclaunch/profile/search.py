@@ -1,5 +1,6 @@
 """Where site profiles are found, and a profile as it was loaded."""
 
+import os
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -67,16 +68,26 @@ def _find(name: str, passed: list[Path]) -> Path:
 
 
 def match_host(*hostnames: str) -> str | None:
-    """Return the name of the profile whose login nodes' patterns match a name of this host, or one of `hostnames`.
+    """Return the name of the profile whose login nodes' patterns match one of `hostnames`.
 
-    Unreadable profiles are skipped; None if no other matches.
+    Without them the names of this host count, and what profiles detect here. Unreadable profiles are skipped; None if
+    no other matches.
     """
     for host in hostnames or _hosts():
         for name in available():
             with suppress(HpclaunchError):
-                if any(fnmatch(host, pattern) for pattern in load(name).site.hostnames):
+                site = load(name).site
+                if any(fnmatch(host, pattern) for pattern in site.hostnames) or (not hostnames and _detects(site)):
                     return name
     return None
+
+
+def _detects(site: Site) -> bool:
+    """Return whether every variable and path by which the profile detects its login nodes is here."""
+    return bool(site.detect) and all(
+        Path(key).exists() if key.startswith("/") else fnmatch(os.environ.get(key, ""), pattern)
+        for key, pattern in site.detect.items()
+    )
 
 
 def site_of_this_host() -> str:

@@ -97,6 +97,7 @@ AT_TOP, IN_GPU = "title: Test", "    gpus_per_node: 4"
         ("gpus_per_node: 4", "gpus_per_node: 0", ":8: partitions.gpu.cpus_per_gpu: gpus_per_node is 0"),
         (AT_TOP, AT_TOP + "\nlauncher: mpi", ":2: launcher: invalid enum value 'mpi'"),
         (AT_TOP, AT_TOP + "\nhostnames: login*", ":2: hostnames: expected `array`, got `str`"),
+        (AT_TOP, AT_TOP + "\ndetect: {/scratch: yes there}", ":2: detect./scratch: expected a variable and its value"),
         (AT_TOP, AT_TOP + "\numask: 027", ":2: umask: expected `str`, got `int`"),
         (AT_TOP, AT_TOP + "\nenv: {A-B: c}", ":2: env.A-B: expected a variable's name (it says 'A-B')"),
         (AT_TOP, AT_TOP + '\nsetup: ["a\\nb"]', ":2: setup.0: expected one line of text"),
@@ -221,6 +222,16 @@ def test_host_name_chooses_the_site():
     assert search.match_host("gadi-login-03.gadi.nci.org.au") == "gadi"
     assert search.match_host("jean-zay3") == "jean-zay"
     assert search.match_host("laptop") is None
+
+
+def test_variables_and_paths_choose_the_site(profile, monkeypatch, tmp_path):
+    """If host names are not unique, the site is known by its variables and paths, all of them."""
+    profile(f"extends: slurm\ndetect: {{HERE_HOST: 'perl*', {tmp_path}: exists}}\n", "here")
+    profile(f"extends: slurm\ndetect: {{HERE_HOST: '*', {tmp_path}/none: exists}}\n", "elsewhere")
+    assert search.match_host() is None
+    monkeypatch.setenv("HERE_HOST", "perlmutter")
+    assert search.match_host() == "here"
+    assert search.match_host("another") is None
 
 
 def test_sites_lists_all_and_marks_the_unusable(cli, profile):
