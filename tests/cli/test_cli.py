@@ -169,7 +169,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
     [
         (("render", "--site", "gady"), 1, "hpclaunch: no site profile 'gady' (did you mean gadi?)"),
         (
-            ("render", "--site", "jean-zay", "--gpus-per-node", "5"),
+            ("render", "--site", "jean-zay", "-p", "v100", "--gpus-per-node", "5"),
             1,
             "hpclaunch: gpus: 5 GPUs per node, but a ",
         ),
