@@ -1,5 +1,6 @@
 """Where site profiles are found, and a profile as it was loaded."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -30,10 +31,10 @@ class Profile(Struct, frozen=True):
         return place_of(self.layers, key)
 
 
-def available() -> dict[str, Path]:
-    """Return the profiles on the search path, name to file, without shadowed ones, sorted by name."""
+def available(packs: bool = True) -> dict[str, Path]:
+    """Return the profiles on the search path and in site packs, name to file, without shadowed ones, by name."""
     found: dict[str, Path] = {}
-    for folder in paths.search_path("site_profiles"):
+    for folder in [*paths.search_path("site_profiles"), *(paths.in_packs("site_profiles") if packs else ())]:
         for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
             if path.is_file():
                 found.setdefault(path.stem, path)
@@ -57,10 +58,11 @@ def load(name: str) -> Profile:
 def _find(name: str, passed: list[Path]) -> Path:
     """Return the first file of that name on the search path but for `passed`: a user's gadi may extend the shipped."""
     seen = {path.resolve() for path in passed}
-    for folder in paths.search_path("site_profiles"):
-        path = folder / f"{name}.yaml"
-        if path.is_file() and path.resolve() not in seen:
-            return path
+    for folders in paths.search_path, paths.in_packs:
+        for folder in folders("site_profiles"):
+            path = folder / f"{name}.yaml"
+            if path.is_file() and path.resolve() not in seen:
+                return path
     where = f"{passed[-1]}: extends: " if passed else ""
     loop = f" besides {', '.join(map(str, passed))}" if name in {path.stem for path in passed} else ""
     raise HpclaunchError(f"{where}no site profile {name!r}{loop}{did_you_mean(name, available())}")
@@ -72,11 +74,17 @@ def match_host(*hostnames: str) -> str | None:
     Unreadable profiles are skipped; None if no other matches.
     """
     for host in hostnames or _hosts():
-        for name in available():
+        for name in _names():
             with suppress(HpclaunchError):
                 if any(fnmatch(host, pattern) for pattern in load(name).site.hostnames):
                     return name
     return None
+
+
+def _names() -> Iterator[str]:
+    """Yield the names of profiles, those of site packs last: to find these takes time."""
+    yield from (near := available(packs=False))
+    yield from (name for name in available() if name not in near)
 
 
 def site_of_this_host() -> str:

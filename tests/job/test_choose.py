@@ -61,7 +61,7 @@ def test_a_site_chooses_the_cheapest_or_the_fastest(work, order, gpus, partition
 
 
 def test_the_reason_is_printed_and_explained(cli):
-    """stderr and --explain say why; the script's own command names the partition."""
+    """The reason stands on stderr and in --explain; the script's own command names the partition."""
     result = cli("render", "--site", "jean-zay", "-A", "abc@a100", "--", "true")
     assert "hpclaunch: partition a100: the account ends in @a100\n" in result.stderr
     assert "--partition a100" in result.stdout
