@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
 KINDS = ("site_profiles", "templates")
+ENTRY_POINTS = "hpclaunch.sites"  # each names a package whose folder has site_profiles and templates
 # The programs that come along.
 WORKLOADS = {
     name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "resnet", "env", "allreduce", "preflight")
@@ -69,6 +71,29 @@ def search_path(kind: str) -> list[Path]:
     return list(dict.fromkeys([Path(kind), *extra, user_config() / kind, shipped(kind)]))
 
 
+@cache
+def packs() -> dict[Path, str]:
+    """Return the folders of installed site packs and the names of their distributions, for what is not found nearer.
+
+    A pack is not imported. The look-up takes longer than all else of a short command.
+    """
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    found = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        with suppress(ImportError, ValueError, OSError):
+            spec = find_spec(entry.module.partition(".")[0])
+            for folder in (spec and spec.submodule_search_locations) or ():
+                found[Path(folder, *entry.module.split(".")[1:])] = entry.dist.name if entry.dist else entry.name
+    return found
+
+
+def in_packs(kind: str) -> list[Path]:
+    """List the folders of installed site packs that may hold `site_profiles` or `templates`."""
+    return [folder / kind for folder in packs()]
+
+
 def is_shipped(path: Path) -> bool:
     """Tell whether a profile or a template came with hpclaunch."""
     return any(path.resolve().is_relative_to(shipped(kind).resolve()) for kind in KINDS)
@@ -77,14 +102,15 @@ def is_shipped(path: Path) -> bool:
 def is_trusted(path: Path) -> bool:
     """Tell whether commands that a profile or a template names may be run: see docs/trust.md.
 
-    It is a shipped one, in the user's config folder, or in a folder of $HPCLAUNCH_PATH outside of the current one.
+    It is a shipped one, in the user's config folder, or, outside of the current folder, in one of $HPCLAUNCH_PATH or
+    in an installed site pack.
     """
     names = {Path(os.path.abspath(path)), path.resolve()}  # noqa: PTH100 - links in the config folder are the user's
     if is_shipped(path) or any(name.is_relative_to(user_config()) for name in names):
         return True
     if any(name.is_relative_to(Path.cwd()) for name in names):
         return False
-    return any(name.is_relative_to(folder.resolve()) for name in names for folder in _extra())
+    return any(name.is_relative_to(folder.resolve()) for folder in (*_extra(), *packs()) for name in names)
 
 
 def shown(path: Path | str) -> str:

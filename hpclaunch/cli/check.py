@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hpclaunch.cli.echo import echo_json, json_option
+from hpclaunch.cli.echo import echo_json, json_option, talk
 from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import printable
@@ -51,6 +51,8 @@ def check_command(
     mistaken: list[tuple[str, str]] = []
     request, profile = planned_request(ctx, values, mistaken=mistaken)
     plan, found = consider(profile, request)
+    if plan and plan.chosen:
+        talk(f"partition {plan.partition_name}: {plan.chosen}")
     if plan and sys.stderr and sys.stderr.isatty():
         from hpclaunch.cli.submit import show_remaining
 

@@ -21,6 +21,8 @@ def summarized(plan: Plan, quiet: bool) -> str:
     """Return the script of a plan; print the summary unless `quiet`, and the warnings, on stderr."""
     script, _ = rendered(plan)
     if not quiet:
+        if plan.chosen:
+            talk(f"partition {plan.partition_name}: {plan.chosen}")
         talk(plan.summary())
     for warning in plan.warnings:
         talk(f"warning: {warning}")

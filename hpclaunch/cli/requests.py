@@ -21,7 +21,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request, quote
 from hpclaunch.profile import search
 from hpclaunch.profile.yamlfile import Document, convert
-from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers import SCHEDULERS, scheduler
 
 # What belongs to a cluster: on this machine, and for another site, it counts only when typed.
 _OF_A_SITE = (
@@ -82,12 +82,26 @@ def planned_request(
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
-    values["site"] = values["site"] or search.site_of_this_host()
+    values["site"] = values["site"] or search.match_host() or _generic() or search.site_of_this_host()
     profile = load_site(values["site"])
     if scheduler(profile.site.scheduler).here:
         values |= _untyped(ctx, _OF_A_SITE)
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
     return look_up_program(profile.site, look_up_folders(profile.site, request, starts), starts), profile
+
+
+def _generic() -> str | None:
+    """Return the profile of the scheduler whose commands are here, announced on stderr, or None if there is none."""
+    from shutil import which  # only here: it takes time to import
+
+    for name in SCHEDULERS:
+        if (needed := scheduler(name).needs) and which(needed[0]):
+            talk(
+                f"no profile knows this host; {needed[0]} is here, so --site {name}, which knows no limits, or "
+                "describe this machine: hpclaunch site new NAME --detect"
+            )
+            return name
+    return None
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:

@@ -28,22 +28,42 @@ def list_command(as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     table = []
     for name, path in search.available().items():
-        rows.append({"name": name, "file": str(path)})
+        pack = next((own for folder, own in paths.packs().items() if path.is_relative_to(folder)), None)
+        rows.append({"name": name, "file": str(path), "pack": pack})
         try:
-            site = search.load(name).site
+            profile = search.load(name)
         except HpclaunchError as error:
             rows[-1]["error"] = str(error)
             table.append((name, "broken: " + str(error).partition("\n")[0]))
             continue
+        site = profile.site
         checked = site.checked and site.checked.isoformat()
         partitions = list(site.partitions)
+        every, weak = _count(merged(profile.layers))
         rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
+        rows[-1]["unconfirmed"] = round(weak / every, 3)
         when = f", checked {checked}" if checked else ""
-        table.append((name, f"{site.title} ({site.scheduler}), {counted(len(partitions), 'partition')}{when}; {path}"))
+        sure = f", {max(round(100 * weak / every), 1)} % not confirmed" if weak else ", confirmed" if checked else ""
+        where = f"{pack}, {path}" if pack else path
+        size = counted(len(partitions), "partition")
+        table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
     if as_json:
         echo_json(rows)
     else:
         echo_table(table)
+
+
+def _count(data: Any) -> tuple[int, int]:
+    """Return how many values a profile gives, and how many of them it lists as unconfirmed."""
+    if not isinstance(data, dict | list):
+        return 1, 0
+    weak = data.get("unconfirmed", ()) if isinstance(data, dict) else ()
+    every = unsure = 0
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        values, few = _count(value) if key != "unconfirmed" else (0, 0)
+        every += values
+        unsure += values if key in weak else few
+    return every, unsure
 
 
 @site_group.command("show")

@@ -10,6 +10,7 @@ from hpclaunch.errors import RequestError
 from hpclaunch.job import checks
 from hpclaunch.job.checks import Diagnostic, Script
 from hpclaunch.job.checks.suggestions import with_suggestions
+from hpclaunch.job.choose import choose
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.job.sizes import unchecked_plan
@@ -58,7 +59,11 @@ def consider(profile: Profile, request: Request, script: Script | None = None) -
         return checks.check_plan(profile, plan, anywhere="partition" in wrong)
 
     plan = planned(request)
-    diagnostics = list(with_suggestions([*diagnostics, *check(plan)], request, planned, check))
+    found = list(check(plan))
+    if request.partition is None and script is None and not wrong:
+        other = choose(plan, next((one for one in found if one.refuses), None), planned, check)
+        plan, found = other, found if other is plan else list(check(other))
+    diagnostics = list(with_suggestions([*diagnostics, *found], plan.request, planned, check))
     if wrong:
         return None, diagnostics
     warnings = [str(one) for one in diagnostics if not one.refuses]

@@ -86,6 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     hang_seconds: int = 0
     run_id: str | None = None
     debug_rank: int | None = None
+    chosen: str = ""  # why this partition, if the request names none and it is not the default
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
     basis: dict[str, Basis] = {}  # of each value; properties have theirs from basis_of

@@ -89,9 +89,12 @@ def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = 
         wanted = Path(wanted).name
     name = wanted if wanted.endswith(".j2") else wanted + SUFFIX
     # A user's own template wins over a shipped one and reaches it as "builtin/NAME".
-    shipped = jinja2.FileSystemLoader(folders[-1])
+    shipped = jinja2.PrefixLoader({"builtin": jinja2.FileSystemLoader(folders[-1])})
+    packs = jinja2.FunctionLoader(
+        lambda name: jinja2.FileSystemLoader(paths.in_packs("templates")).get_source(environment, name)
+    )
     environment = kind(
-        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), jinja2.PrefixLoader({"builtin": shipped})]),
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), shipped, packs]),
         comment_start_string="{##",  # {# would begin in the shell's ${#array[@]}
         comment_end_string="##}",
         bytecode_cache=cache,

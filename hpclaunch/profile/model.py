@@ -156,6 +156,10 @@ class Site(Record, frozen=True, kw_only=True):
     scheduler: Annotated[Word, about("slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
     default_partition: Word
+    choose: Annotated[
+        Literal["cheapest", "fastest", "none"] | None,
+        about("Which partition a job gets that names none (absent: the default, or the first other that takes it)."),
+    ] = None
     checked: Annotated[datetime.date | None, about("When its facts were last compared with their sources.")] = None
     docs: Annotated[Line | None, about("The user guide's address.")] = None
     extends: Annotated[Word | None, about("A profile whose keys this one changes.")] = None

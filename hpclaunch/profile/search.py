@@ -1,6 +1,8 @@
 """Where site profiles are found, and a profile as it was loaded."""
 
 import os
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,6 +14,8 @@ from hpclaunch.errors import HpclaunchError, ProfileError, did_you_mean
 from hpclaunch.profile.model import Site
 from hpclaunch.profile.rules import site_mistakes
 from hpclaunch.profile.yamlfile import Document, Key, convert, locate, place_of
+
+_HOST_KEYS = re.compile(r"^(?:hostnames|detect): .*", re.MULTILINE)  # shipped profiles have each on one line
 
 
 class Profile(Struct, frozen=True):
@@ -31,10 +35,10 @@ class Profile(Struct, frozen=True):
         return place_of(self.layers, key)
 
 
-def available() -> dict[str, Path]:
-    """Return the profiles on the search path, name to file, without shadowed ones, sorted by name."""
+def available(packs: bool = True) -> dict[str, Path]:
+    """Return the profiles on the search path and in site packs, name to file, without shadowed ones, by name."""
     found: dict[str, Path] = {}
-    for folder in paths.search_path("site_profiles"):
+    for folder in [*paths.search_path("site_profiles"), *(paths.in_packs("site_profiles") if packs else ())]:
         for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
             if path.is_file():
                 found.setdefault(path.stem, path)
@@ -58,10 +62,11 @@ def load(name: str) -> Profile:
 def _find(name: str, passed: list[Path]) -> Path:
     """Return the first file of that name on the search path but for `passed`: a user's gadi may extend the shipped."""
     seen = {path.resolve() for path in passed}
-    for folder in paths.search_path("site_profiles"):
-        path = folder / f"{name}.yaml"
-        if path.is_file() and path.resolve() not in seen:
-            return path
+    for folders in paths.search_path, paths.in_packs:
+        for folder in folders("site_profiles"):
+            path = folder / f"{name}.yaml"
+            if path.is_file() and path.resolve() not in seen:
+                return path
     where = f"{passed[-1]}: extends: " if passed else ""
     loop = f" besides {', '.join(map(str, passed))}" if name in {path.stem for path in passed} else ""
     raise HpclaunchError(f"{where}no site profile {name!r}{loop}{did_you_mean(name, available())}")
@@ -73,21 +78,35 @@ def match_host(*hostnames: str) -> str | None:
     Without them the names of this host count, and what profiles detect here. Unreadable profiles are skipped; None if
     no other matches.
     """
-    for host in hostnames or _hosts():
-        for name in available():
-            with suppress(HpclaunchError):
-                site = load(name).site
-                if any(fnmatch(host, pattern) for pattern in site.hostnames) or (not hostnames and _detects(site)):
-                    return name
+    hosts = hostnames or _hosts()
+    for name in _names():
+        with suppress(HpclaunchError):
+            patterns, detect = _host_keys(name)
+            if any(fnmatch(host, pattern) for host in hosts for pattern in patterns):
+                return name
+            if detect and not hostnames and all(_is_here(*item) for item in detect.items()):
+                return name
     return None
 
 
-def _detects(site: Site) -> bool:
-    """Return whether every variable and path by which the profile detects its login nodes is here."""
-    return bool(site.detect) and all(
-        Path(key).exists() if key.startswith("/") else fnmatch(os.environ.get(key, ""), pattern)
-        for key, pattern in site.detect.items()
-    )
+def _host_keys(name: str) -> tuple[list[str], dict[str, str]]:
+    """Return `hostnames` and `detect` of a profile, of a shipped one without the time that all its keys take."""
+    if not (path := _find(name, [])).parent.samefile(paths.shipped("site_profiles")):
+        site = load(name).site
+        return site.hostnames, site.detect
+    keys = Document.parse(path, "\n".join(_HOST_KEYS.findall(path.read_text(encoding="utf-8")))).data
+    return keys.get("hostnames", []), keys.get("detect", {})
+
+
+def _is_here(name: str, value: str) -> bool:
+    """Return whether the path is here, or the variable has such a value."""
+    return Path(name).exists() if name.startswith("/") else fnmatch(os.environ.get(name, ""), value)
+
+
+def _names() -> Iterator[str]:
+    """Yield the names of profiles, those of site packs last: to find these takes time."""
+    yield from (near := available(packs=False))
+    yield from (name for name in available() if name not in near)
 
 
 def site_of_this_host() -> str:

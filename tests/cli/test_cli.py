@@ -169,7 +169,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
     [
         (("render", "--site", "gady"), 1, "hpclaunch: no site profile 'gady' (did you mean gadi?)"),
         (
-            ("render", "--site", "jean-zay", "--gpus-per-node", "5"),
+            ("render", "--site", "jean-zay", "-p", "v100", "--gpus-per-node", "5"),
             1,
             "hpclaunch: gpus: 5 GPUs per node, but a ",
         ),
@@ -346,3 +346,18 @@ def test_copy_does_not_mix_with_other_files(cli, work, file, message):
     assert (result.exit_code, result.stderr) == (1, f"hpclaunch: {message}\n")
     assert [path.name for path in work.iterdir() if path.suffix == ".py"] == ["digits.py"]
     assert (work / "digits.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("command", "site"), [("sbatch", "slurm"), ("qsub", "pbs")])
+def test_an_unknown_login_node_gets_the_profile_of_its_scheduler(cli, work, monkeypatch, command, site):
+    """Without --site, where no profile knows the host, the commands that are there choose; stderr says so."""
+    (work / command).write_text("#!/bin/sh\n")
+    (work / command).chmod(0o755)
+    monkeypatch.setenv("PATH", str(work))
+    for words in (("render",), ("submit", "--dry-run")):
+        result = cli(*words, "-N", "2", "--gpus-per-node", "4", "--", "true")
+        assert result.exit_code == 0, result.stderr
+        assert f"hpclaunch: no profile knows this host; {command} is here, so --site {site}, " in result.stderr
+        assert f"#{'SBATCH' if site == 'slurm' else 'PBS'} " in result.stdout
+    monkeypatch.setenv("PATH", "")
+    assert "which site? No profile knows this host" in cli("render", "--", "true").stderr

@@ -25,8 +25,9 @@ MISSING = {"machine": {"missing_folders": {"logs": True}}}
 def found(name: str, **asked: Any) -> list[Diagnostic]:
     """Return the findings of a request, of an account that fits where none is given."""
     account = ACCOUNTS.get(name.rsplit("/", maxsplit=1)[-1].removesuffix(".yaml"), ACCOUNTS[G])
-    asked = {"command": COMMAND, "account": account} | asked
-    return consider(search.load(name), make_request({"site": name, **asked}))[1]
+    profile = search.load(name)
+    asked = {"command": COMMAND, "account": account, "partition": profile.site.default_partition} | asked
+    return consider(profile, make_request({"site": name, **asked}))[1]
 
 
 def cmd(*words: str) -> dict[str, Any]:

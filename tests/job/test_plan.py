@@ -21,7 +21,7 @@ def plan(name: str, **asked) -> Plan:
 
 def refusals(name: str, **asked) -> str:
     with pytest.raises(RequestError) as error:
-        plan(name, **asked)
+        plan(name, **{"partition": search.load(name).site.default_partition} | asked)
     return str(error.value)
 
 
