@@ -79,6 +79,9 @@ _ROWS = (
     ("--setup", _LINES, "Line of shell to run before COMMAND (repeatable)."),
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),
     ("--venv", _TEXT, "Python environment to activate."),
+    ("--container", _TEXT, "Image to run COMMAND in, a file or a name."),
+    ("--stage-in", _LINES | {"metavar": "SRC[:DEST]"}, "Copy to each node's own disk before COMMAND (repeatable)."),
+    ("--stage-out", _LINES | {"metavar": "SRC[:DEST]"}, "Copy back from there at the job's end (repeatable)."),
     ("--env", _LINES | {"metavar": "NAME[=VALUE]"}, "Variable to set; only NAME: pass its value on (repeatable)."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
@@ -96,8 +99,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force",
-          "preflight")  # fmt: skip
+LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "template", "workload",
+          "force", "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:

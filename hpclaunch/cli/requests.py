@@ -25,10 +25,24 @@ from hpclaunch.schedulers import SCHEDULERS, scheduler
 
 # What belongs to a cluster: on this machine, and for another site, it counts only when typed.
 _OF_A_SITE = (
-    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "storage", "directive", "template",
+    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "storage", "directive",
+    "template",
 )  # fmt: skip
 # What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
-_OF_A_SCRIPT = ("command", "module", "setup", "teardown", "venv", "env", "storage", "directive", "workload")
+_OF_A_SCRIPT = (
+    "command",
+    "module",
+    "setup",
+    "teardown",
+    "venv",
+    "container",
+    "stage_in",
+    "stage_out",
+    "env",
+    "storage",
+    "directive",
+    "workload",
+)
 
 
 def config_file() -> Path | None:
@@ -78,7 +92,7 @@ def planned_request(
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
     folder, not from another machine's. `mistaken` is make_request's.
     """
-    from hpclaunch.job.machine import follow_links, look_up_folders, look_up_program
+    from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -87,7 +101,9 @@ def planned_request(
     if scheduler(profile.site.scheduler).here:
         values |= _untyped(ctx, _OF_A_SITE)
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
-    return look_up_program(profile.site, look_up_folders(profile.site, request, starts), starts), profile
+    for look_up in (look_up_folders, look_up_files, look_up_program):
+        request = look_up(profile.site, request, starts)
+    return request, profile
 
 
 def _generic() -> str | None:

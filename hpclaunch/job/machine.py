@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ _MOVES = r"\b(?:PATH|PYTHONPATH|chdir|directory)\b|(?<!\S)-[CD]\b"
 # What stands in a program that saves at a signal and continues later; Lightning does so by itself on Slurm.
 _SAVES = r"SIGUSR1|SIGTERM|\bUSR1\b|HPCLAUNCH_|hpclaunch|EX_TEMPFAIL|exit\w*\W{1,2}75\b"
 _LIGHTNING = r"\b(?:pytorch_)?lightning\b"
+_SMALLEST_IMAGE = 100_000  # bytes: less is a page of an error, or a pointer of git LFS
+_MOST_FILES = 20_000  # of a folder, whose sizes are looked up
 _LONGEST = 1_000_000  # characters of a program that are read
 
 
@@ -78,6 +80,50 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     )
 
 
+def look_up_files(site: Site, request: Request, starts: bool) -> Request:
+    """Return the request with what is missing here of its image and of what it stages, and the size of the latter."""
+    sources = [item.partition(":")[0] for item in request.stage_in]
+    if not (request.container or sources):
+        return request
+    from hpclaunch.profile.search import match_host
+
+    sizes = {source: _size(_expanded(source)) for source in sources if "$" not in _expanded(source)}
+    return _with(
+        request,
+        image_problem=_image_problem(request.container or ""),
+        image_folders=[os.path.expandvars(folder) for folder in site.container.folders],
+        files_missing=[source for source, size in sizes.items() if size is None],
+        files_are_final=starts or match_host() == request.site,
+        staged_gb=sum(size or 0 for size in sizes.values()) / 1e9,
+    )
+
+
+def _expanded(text: str) -> str:
+    return os.path.expandvars(os.path.expanduser(text))  # noqa: PTH111 - Path raises for an unknown ~user
+
+
+def _image_problem(image: str) -> str:
+    """Return why `image` cannot run, or "" if it may; a name in a registry is not looked up."""
+    path = _expanded(image)
+    if "$" in path or not re.match(r"[/.]|.*\.(sif|sqsh|squashfs|img)$", path):
+        return ""
+    size = _size(path)
+    if size is None:
+        return f"there is no image {image}{_nearest(path)}"
+    if Path(path).is_file() and size < _SMALLEST_IMAGE:
+        return f"{image} is no image, as it has only {size} bytes; build or download it again"
+    return ""
+
+
+def _size(path: str) -> int | None:
+    """Return the bytes of a file, or those of the first files of a folder, or None if there is none."""
+    with suppress(OSError, ValueError):
+        first = Path(path).stat()
+        below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        return first.st_size + sum(file.lstat().st_size for file in islice(below, _MOST_FILES))
+    return None
+
+
 def look_up_folders(site: Site, request: Request, here: bool) -> Request:
     """Return the request with the folders of its output that are not there, which is sure where it is submitted."""
     if not request.directive:
@@ -120,7 +166,7 @@ def _links(site: Site, request: Request) -> Iterator[tuple[str, str]]:
 def _paths(request: Request) -> Iterator[str]:
     """Yield the working folder and each word that may be a path, or a part of one: of --data=x and of a:b."""
     yield "."
-    texts = [*request.command, *request.env.values(), request.venv or ""]
+    texts = [*request.command, *request.env.values(), *request.stage_in, request.venv or "", request.container or ""]
     texts += [word for line in request.setup for word in line.split()]
     for text in texts:
         if "\n" not in text and "://" not in text and len(text) < 4096:
@@ -148,6 +194,8 @@ def _program_problem(request: Request, here: bool) -> str:
     word = request.command[0]
     use = f"use {'python' if word.endswith('.py') else 'bash'} {word}"
     script = word.endswith((".py", ".sh"))
+    if request.container:
+        return ""  # it is the image's
     installs = request.venv or request.setup or request.module
     if "$" in word or not word.strip() or (word.startswith("/") and not here):
         return ""

@@ -32,6 +32,11 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     cores: int | None = None  # of this machine, if the job runs on it
     links: dict[str, str] = {}  # where paths of the request lead
     missing_folders: dict[str, bool] = {}  # folders of its output that are not there; if that is sure
+    image_problem: str = ""  # why there can be no such container
+    image_folders: list[str] = []  # in which images must lie, as far as known
+    files_missing: list[str] = []  # sources of its staging
+    files_are_final: bool = False  # the job sees the same files
+    staged_gb: float = 0  # what is copied to each node, archives as they are
     program_problem: str = ""  # why the command's program cannot run here
     program_is_final: bool = False  # nor can it run as a job
     program_saves: bool = True  # it seems to save before the walltime and to continue later
@@ -68,6 +73,9 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     setup: list[Line] = []
     teardown: list[Line] = []
     venv: Line | None = None
+    container: Annotated[Line | None, about("Run the command in this image.")] = None
+    stage_in: Annotated[list[Line], about("Copy to each node's own disk first, as SRC or SRC:DEST.")] = []
+    stage_out: Annotated[list[Line], about("Copy back from each node's own disk at the end, as SRC:DEST.")] = []
     env: dict[Variable, Text] = {}
     pass_env: Annotated[list[Variable], about("Variables whose values come from where the job is submitted.")] = []
     storage: list[Word] = []

@@ -149,7 +149,8 @@ class Sizes(Struct):
         workload = self.request.workload or MNIST
         why = "" if self.request.workload else ", as no COMMAND is given"
         self.basis["command"] = Basis(("request.workload",), f"the bundled workload {workload}{why}")
-        return [sys.executable if scheduler(self.site.scheduler).here else "python", str(WORKLOADS[workload])]
+        here = scheduler(self.site.scheduler).here and not self.request.container
+        return [sys.executable if here else "python", str(WORKLOADS[workload])]
 
     def qos(self, seconds: int, gpus: int, cores: int) -> Qos | None:
         """Return the requested QoS, else the first that the job fits."""
@@ -185,7 +186,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
     max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
     hang_after = sizes.given("hang_seconds", "request.hang_after", "site.hang_after")
-    bare = request.module == NONE
+    bare, box = request.module == NONE, request.container
+    own_modules = site.container.modules if box else site.modules  # the image has what those of the site are for
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
@@ -208,11 +210,16 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     sizes.basis |= {
         "name": Basis(("request.site",)),
         "may_lose": Basis(("request.spares", "request.min_nodes")),
+        **{name: Basis((f"request.{name}",)) for name in ("stage_in", "stage_out")},
+        "stages": Basis(("request.stage_in", "request.stage_out")),
+        "broadcasts": Basis(("plan.nodes", "request.stage_in")),
         "spares": Basis(("request.spares",)),
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
-        "modules": Basis(("partition.modules", "request.module" if request.module else "site.modules")),
+        "modules": Basis(
+            ("partition.modules", "request.module" if request.module else "site.container" if box else "site.modules")
+        ),
         "directives": Basis(("site.directives", "request.directive")),
         "cost": Basis(("partition.charge",), cost.explained if cost else ""),
         **{f"storage:{name}": basis for name, basis in storage.items()},
@@ -235,7 +242,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         mem_gb_per_node=mem,
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
-        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or site.modules))),
+        modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or own_modules))),
         storage=list(storage),
         directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,

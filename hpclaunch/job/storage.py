@@ -61,6 +61,10 @@ def file_systems(
         "request.setup": request.setup,
         "request.teardown": request.teardown,
         "request.env": request.env,
+        "request.stage_in": request.stage_in,
+        "request.stage_out": [item.rpartition(":")[2] for item in request.stage_out],
+        "site.container": site.container.binds if request.container else (),
+        "request.container": [request.container] if request.container else (),
         "request.venv": [request.venv] if request.venv else (),
     }
     for key, texts in paths.items() if site.storage_roots else ():

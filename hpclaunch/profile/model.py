@@ -95,6 +95,7 @@ class Partition(Record, frozen=True, kw_only=True):
     gpus_per_node: Annotated[int, Meta(ge=0)] = 0
     gpu: Annotated[Line | None, about("The GPU's model.")] = None
     compute_capability: Annotated[Amount | None, about("The GPU's, as NVIDIA defines it; bf16 needs 8.0.")] = None
+    vendor: Annotated[Literal["nvidia", "amd", "intel"] | None, about("Who made its GPUs (absent: nvidia).")] = None
     cpus_per_gpu: Annotated[Count | None, about("Cores that come with each GPU.")] = None
     cpus_per_gpu_exact: Annotated[bool, about("A job must request exactly that many per GPU.")] = False
     mem_gb_per_node: Annotated[Amount | None, about("Memory that jobs may use on a node.")] = None
@@ -114,6 +115,19 @@ class Partition(Record, frozen=True, kw_only=True):
     small_jobs: Annotated[bool, about("Jobs without a size get one core, no GPU (absent: a share of a node).")] = False
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
+
+
+class Container(Record, frozen=True, kw_only=True):
+    """How commands run in an image."""
+
+    runtime: Literal["apptainer", "singularity", "podman-hpc", "pyxis", "charliecloud"] = "apptainer"
+    binds: Annotated[list[Line], about("Folders of the node to see inside, as SRC or SRC:DEST.")] = []
+    options: Annotated[list[Line], about("Further words for the runtime.")] = []
+    folders: Annotated[list[Line], about("Images must lie in one of them; $NAME is expanded.")] = []
+    modules: Annotated[list[Line], about("Loaded to have the runtime.")] = []
+    gpu_option: Annotated[Line | None, about("Gives it the GPUs (absent: --nv, AMD's --rocm, podman-hpc's --gpu).")] = (
+        None
+    )
 
 
 class RefusedDirective(Record, frozen=True, kw_only=True):
@@ -225,6 +239,8 @@ class Site(Record, frozen=True, kw_only=True):
     rerunnable: Annotated[bool, about("Jobs may run again by default; PBS accepts only such jobs as arrays.")] = True
     poll: Annotated[Walltime, about("The shortest time between two automatic queries of the scheduler.")] = "00:00:02"
     master_suffix: Annotated[Word | None, about("Appended to the head node's name in MASTER_ADDR.")] = None
+    container: Annotated[Container, about("How --container runs the command in an image.")] = Container()
+    local_disk: Annotated[Line | None, about("The folder of a node's own disk (absent: $TMPDIR or /tmp).")] = None
     messages: Annotated[Messages, about("What the site adds to what `hpclaunch why` says.")] = Messages()
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import structs
 
 from hpclaunch.errors import did_you_mean
-from hpclaunch.job.checks import command, directives, downloads, folders, limits, memory, restarts, sizes, words
+from hpclaunch.job.checks import command, directives, downloads, files, folders, limits, memory, restarts, sizes, words
 from hpclaunch.job.checks.check import QSUB, SBATCH, Check, judged
 from hpclaunch.job.diagnostic import Diagnostic, Found
 from hpclaunch.job.directives.options import Script
@@ -75,6 +75,15 @@ CHECKS: dict[str, Check] = {
     "expiring": Check(folders.expiring, "expiring", options="env command"),
     "reach": Check(folders.reach, "only_on", options="command setup env venv partition"),
     "download": Check(downloads.download, "internet", options="command setup env partition"),
+    "container": Check(
+        files.container, "container vendor", options="container launcher venv", source="this machine's files"
+    ),
+    "staging": Check(
+        files.staging,
+        "jobfs_gb_per_node local_disk",
+        options="stage_in stage_out jobfs_gb",
+        source="this machine's files",
+    ),
     "commands": Check(command.removed_commands, "removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),
     "program": Check(command.program, options="command", source="this folder, and PATH"),
