@@ -80,6 +80,7 @@ _ROWS = (
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),
     ("--venv", _TEXT, "Python environment to activate."),
     ("--env", _LINES | {"metavar": "NAME[=VALUE]"}, "Variable to set; only NAME: pass its value on (repeatable)."),
+    ("--network", _TEXT, "Network variables of the profile, by name, or none."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
@@ -96,8 +97,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "template", "workload", "force",
-          "preflight")  # fmt: skip
+LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "env", "network", "template", "workload",
+          "force", "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:
