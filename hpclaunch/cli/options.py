@@ -83,6 +83,7 @@ _ROWS = (
     ("--stage-in", _LINES | {"metavar": "SRC[:DEST]"}, "Copy to each node's own disk before COMMAND (repeatable)."),
     ("--stage-out", _LINES | {"metavar": "SRC[:DEST]"}, "Copy back from there at the job's end (repeatable)."),
     ("--env", _LINES | {"metavar": "NAME[=VALUE]"}, "Variable to set; only NAME: pass its value on (repeatable)."),
+    ("--network", _TEXT, "Network variables of the profile, by name, or none."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
@@ -99,8 +100,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "template", "workload",
-          "force", "preflight")  # fmt: skip
+LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network", "template",
+          "workload", "force", "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:

@@ -25,8 +25,8 @@ from hpclaunch.schedulers import SCHEDULERS, scheduler
 
 # What belongs to a cluster: on this machine, and for another site, it counts only when typed.
 _OF_A_SITE = (
-    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "storage", "directive",
-    "template",
+    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "network", "storage",
+    "directive", "template",
 )  # fmt: skip
 # What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
 _OF_A_SCRIPT = (

@@ -19,6 +19,7 @@ from hpclaunch.profile.search import Profile
 # The options that are left out of the plan when a check says that their value means nothing at a site.
 _LEFT_OUT = {
     "partition": (),
+    "network": ("network",),
     "walltime": ("walltime", "warn_before", "hang_after"),
     "workload": ("workload",),
     "force": (),

@@ -199,7 +199,8 @@ def _program_problem(request: Request, here: bool) -> str:
     installs = request.venv or request.setup or request.module
     if "$" in word or not word.strip() or (word.startswith("/") and not here):
         return ""
-    if shutil.which(word, path=os.pathsep.join([f"{request.venv}/bin", os.environ.get("PATH", os.defpath)])):
+    places = [f"{request.venv}/bin", f"{request.venv}/.venv/bin", os.environ.get("PATH", os.defpath)]
+    if shutil.which(word, path=os.pathsep.join(places)):
         return ""
     if "/" in word:
         fix = use if script else f"use chmod +x {word}"

@@ -74,11 +74,15 @@ class Plan(Struct, frozen=True, kw_only=True):
     jobfs_gb_per_node: int | None
     seconds: int
     modules: list[str]
+    network: dict[str, str]  # its variables
     storage: list[str]
     directives: list[str]
     command: list[str]
     cost: Cost | None
     max_attempts: int = 1
+    rank_cpus: list[str] = []  # the cores of each local rank
+    srun: list[str] = []  # further options
+    wrapper: str | None = None  # words before the command of each rank
     fewest_nodes: int | None = None
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation

@@ -78,6 +78,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     stage_out: Annotated[list[Line], about("Copy back from each node's own disk at the end, as SRC:DEST.")] = []
     env: dict[Variable, Text] = {}
     pass_env: Annotated[list[Variable], about("Variables whose values come from where the job is submitted.")] = []
+    network: Annotated[Word | None, about("Network variables of the profile by name, or none.")] = None
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None

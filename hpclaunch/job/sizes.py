@@ -138,6 +138,18 @@ class Sizes(Struct):
         words = f"{whole:.6g} GB" + (f" x {cpus} / {cores} cpus" if share < 1 else ", rounded down")
         return self.made(name, value, *keys, "partition.cores_per_node", "plan.cpus_per_node", words=words)
 
+    def rank_cpus(self, tasks: int, cpus: int) -> list[str]:
+        """Return the cores of each local rank, or none if the nodes are not whole or have other ranks."""
+        cores, own = self.partition.cores_per_node, self.partition.rank_cpus
+        whole = cores is not None and cpus >= cores and (self.request.launcher or self.site.launcher) != "lightning"
+        return self.made("rank_cpus", own if whole and len(own) == tasks else [], "partition.rank_cpus")
+
+    def network(self) -> dict[str, str]:
+        """Return the variables of the network."""
+        name = self.given("network", "request.network", "site.network")
+        keys = (*self.basis["network"].keys, f"site.networks:{name}") if name else ()
+        return self.made("network", self.site.networks.get(name, {}), *keys)
+
     def time(self, name: str, *keys: str) -> int:
         """Return the first of the keys that has a value, in seconds."""
         return walltime.parse(self.given(name, *keys))
@@ -243,11 +255,15 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         jobfs_gb_per_node=jobfs,
         seconds=seconds,
         modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or own_modules))),
+        network=sizes.network(),
         storage=list(storage),
         directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,
         cost=cost,
         max_attempts=max_attempts,
+        rank_cpus=sizes.rank_cpus(tasks, cpus),
+        srun=sizes.given("srun", "partition.srun", "site.srun"),
+        wrapper=sizes.given("wrapper", "partition.wrapper", "site.wrapper"),
         fewest_nodes=fewest_nodes,
         spares=request.spares or 0,
         max_restarts=sizes.restarts(nodes),

@@ -36,6 +36,9 @@ Walltime = Annotated[
         extra={"rule": 'HH:MM:SS in quotes, like "48:00:00"'},
     ),
 ]
+Cores = Annotated[
+    str, Meta(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$(?!\n)", extra={"rule": 'cores like "49-55"'})
+]
 Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
 Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
 LAUNCHERS = get_args(Launcher)
@@ -96,6 +99,13 @@ class Partition(Record, frozen=True, kw_only=True):
     gpu: Annotated[Line | None, about("The GPU's model.")] = None
     compute_capability: Annotated[Amount | None, about("The GPU's, as NVIDIA defines it; bf16 needs 8.0.")] = None
     vendor: Annotated[Literal["nvidia", "amd", "intel"] | None, about("Who made its GPUs (absent: nvidia).")] = None
+    backend: Annotated[Literal["nccl", "xccl"] | None, about("torch's, if the GPUs' is not nccl.")] = None
+    arch: Annotated[Literal["x86_64", "aarch64"] | None, about("Of the nodes' processors.")] = None
+    rank_cpus: Annotated[
+        list[Cores], about("The cores of each local rank on a whole node, those next to its GPU.")
+    ] = []
+    srun: Annotated[list[Line] | None, about("Further options of srun (absent: the site's).")] = None
+    wrapper: Annotated[Line | None, about("Words before the command of each rank (absent: the site's).")] = None
     cpus_per_gpu: Annotated[Count | None, about("Cores that come with each GPU.")] = None
     cpus_per_gpu_exact: Annotated[bool, about("A job must request exactly that many per GPU.")] = False
     mem_gb_per_node: Annotated[Amount | None, about("Memory that jobs may use on a node.")] = None
@@ -184,6 +194,13 @@ class Site(Record, frozen=True, kw_only=True):
         about("If the names are not unique: variables and patterns of their values, or paths and `exists`; all count."),
     ] = {}
     launcher: Launcher = "tasks"
+    mpi: Annotated[Literal["openmpi", "mpich", "pals", "intel"], about("Whose mpirun or mpiexec it has.")] = "openmpi"
+    srun: Annotated[list[Line], about("Further options of srun, which starts the ranks.")] = []
+    wrapper: Annotated[Line | None, about("Words before the command of each rank; $LOCAL_RANK is expanded.")] = None
+    networks: Annotated[
+        dict[Word, dict[Variable, Line]], about("Variables of each network; $NAME in a value is expanded.")
+    ] = {}
+    network: Annotated[Word | None, about("The one of `networks` that jobs use.")] = None
     default_walltime: Walltime = "01:00:00"
     max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1
     preflight: Annotated[bool, about("Test the nodes before the ranks start.")] = False
@@ -238,7 +255,7 @@ class Site(Record, frozen=True, kw_only=True):
     max_array: Annotated[Count | None, about("Jobs of one array, at most.")] = None
     rerunnable: Annotated[bool, about("Jobs may run again by default; PBS accepts only such jobs as arrays.")] = True
     poll: Annotated[Walltime, about("The shortest time between two automatic queries of the scheduler.")] = "00:00:02"
-    master_suffix: Annotated[Word | None, about("Appended to the head node's name in MASTER_ADDR.")] = None
+    master_suffix: Annotated[Word | None, about("Of the head node's name in MASTER_ADDR, if that name exists.")] = None
     container: Annotated[Container, about("How --container runs the command in an image.")] = Container()
     local_disk: Annotated[Line | None, about("The folder of a node's own disk (absent: $TMPDIR or /tmp).")] = None
     messages: Annotated[Messages, about("What the site adds to what `hpclaunch why` says.")] = Messages()

@@ -21,6 +21,8 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
         yield ("scheduler",), f"no such scheduler{did_you_mean(site.scheduler, found)}"
     if site.default_partition not in site.partitions:
         yield ("default_partition",), f"no such partition{did_you_mean(site.default_partition, site.partitions)}"
+    if site.network and site.network not in site.networks:
+        yield ("network",), f"no such network{did_you_mean(site.network, site.networks)}"
     yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))
     if site.allocation and (wrong := _no_pattern(site.allocation.remaining)):
         yield ("allocation", "remaining"), wrong
@@ -47,15 +49,22 @@ def messages_mistakes(messages: Messages) -> Iterator[tuple[Key, str]]:
                 yield (table, pattern), wrong
 
 
-def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+def _gpu_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     cores, gpus, per_gpu = partition.cores_per_node, partition.gpus_per_node, partition.cpus_per_gpu
     if gpus and cores and per_gpu and gpus * per_gpu > cores:
         yield ("cpus_per_gpu",), f"{gpus} GPUs x {per_gpu} cpus are more than the node's {cores} cores"
-    for key in ("gpu", "cpus_per_gpu", "compute_capability") if not gpus else ():
+    if partition.compute_capability and partition.vendor in ("amd", "intel"):
+        yield ("compute_capability",), f"is NVIDIA's, and the vendor is {partition.vendor}: leave it out"
+    for key in ("gpu", "cpus_per_gpu", "compute_capability", "vendor", "backend") if not gpus else ():
         if getattr(partition, key):
             yield (key,), "gpus_per_node is 0: leave it out"
     if (charge := partition.charge) and charge.per == "gpu" and not gpus:
         yield ("charge", "per"), "a node without GPUs cannot be charged per gpu"
+
+
+def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
+    yield from _gpu_mistakes(partition)
+    charge = partition.charge
     if charge and partition.free:
         yield ("free",), "has a charge: leave one of them out"
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):

@@ -16,9 +16,10 @@ def main() -> int:
         print("rehearsal: --launcher mpirun needs Open MPI on this machine: no mpirun on PATH", file=sys.stderr)
         return 127
     words = sys.argv[1:]
-    if "--map-by" in words:
-        place = words.index("--map-by")
-        del words[place : place + 2]
+    for option in ("--map-by", "--hostfile"):
+        if option in words:
+            place = words.index(option)
+            del words[place : place + 2]
     # Else Open MPI asks the scheduler that these variables belong to.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
     return os.spawnvpe(os.P_WAIT, real, [real, "--oversubscribe", *words], environment)

@@ -3,12 +3,14 @@
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
 MARK = "HPCLAUNCH_REHEARSAL"  # the rehearsal's folder, in the environment of every process of it
 
 
@@ -73,6 +75,24 @@ def end(find: Callable[[], Collection[int]], seconds: float) -> None:
     while find() and time.monotonic() < deadline:
         time.sleep(0.1)
     kill(find)
+
+
+def run_together(tasks: Sequence[subprocess.Popen[bytes]], end_others: bool) -> list[int]:
+    """Wait for the tasks, each in a session of its own, and return their exit codes.
+
+    TERM ends them all; with `end_others` so does the failure of one.
+    """
+
+    def alive() -> list[int]:
+        return [-task.pid for task in tasks if task.poll() is None]  # a signal reaches all of a task's processes
+
+    signal.signal(signal.SIGTERM, lambda *_: end(alive, KILL_WAIT))
+    while alive():
+        if end_others and any(task.poll() for task in tasks):
+            end_others = False
+            end(alive, KILL_WAIT)
+        time.sleep(0.05)
+    return [128 - task.returncode if task.returncode < 0 else task.returncode for task in tasks]
 
 
 def restore_signals() -> None:

@@ -28,6 +28,8 @@ SCHEDULERS = {
     "local": "hpclaunch.schedulers.local:Local",
 }
 ENTRY_POINTS = "hpclaunch.schedulers"
+# The GPUs that a process may use; HIP reads the first too.
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
 class Scheduler:
@@ -42,7 +44,7 @@ class Scheduler:
     lightning_requeues = False  # Lightning saves and requeues the job by itself
     output_at_end = False  # the job's own output is there only once it has ended
     job_variable = ""  # holds the id of the job in which a program runs
-    host_variables: tuple[str, ...] = ("HOSTNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES")  # differ from node to node
+    host_variables: tuple[str, ...] = ("HOSTNAME", "TMPDIR", *VISIBLE_DEVICES)  # differ from node to node
     own_variables: frozenset[str] = frozenset()  # set by the scheduler in every job: a user cannot
     interactive_names: frozenset[str] = frozenset()  # job names that Lightning takes for an interactive shell
     array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none

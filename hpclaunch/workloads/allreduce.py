@@ -58,16 +58,17 @@ def show_bytes(size: int) -> str:
 def meet(backend: str | None, seconds: float) -> torch.device:
     """Join the other ranks, or be the only one without a launcher; return this rank's device.
 
-    The backend is nccl if each rank of this node has a GPU, else gloo.
+    The backend is nccl, on Intel's GPUs xccl, if each rank of this node has a GPU, else gloo.
     """
-    gpus, per_node = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    backend = backend or ("nccl" if gpus >= per_node else "gloo")
-    if backend == "nccl" and not gpus:
-        raise ValueError(f"--backend nccl: no GPU on {HOST}; use --backend gloo")
+    kind, native = ("xpu", "xccl") if torch.xpu.is_available() else ("cuda", "nccl")
+    gpus, per_node = getattr(torch, kind).device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    backend = backend or (native if gpus >= per_node else "gloo")
+    if backend in ("nccl", "xccl") and not (gpus and backend == native):
+        raise ValueError(f"--backend {backend}: no GPU for it on {HOST}; use --backend {native if gpus else 'gloo'}")
     device = torch.device("cpu")
-    if backend == "nccl":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % gpus)
-        torch.cuda.set_device(device)
+    if backend == native:
+        device = torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")) % gpus)
+        getattr(torch, kind).set_device(device)
     is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
     alone: Any = {"store": HashStore(), "rank": 0, "world_size": 1} if is_alone else {}
     dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **alone)
@@ -80,8 +81,8 @@ def timed(work: Callable[[], object], device: torch.device, repeats: int) -> lis
     for _ in range(repeats):
         start = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        if device.type != "cpu":
+            getattr(torch, device.type).synchronize()
         times.append(time.perf_counter() - start)
     return times
 
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> None:
 
     slowest, hosts = find_slowest(device, min(args.max_bytes, LOCAL_BYTES))
     where = f"world size {ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    name = "cpu" if device.type == "cpu" else getattr(torch, device.type).get_device_name(device)
     say(f"all-reduce of float32 by {dist.get_backend()}: {where}, {name}, torch {torch.__version__}")
     say(f"{'size':>8}  {'repeats':>7}  {'latency us':>11}  {'algbw GB/s':>10}  {'busbw GB/s':>10}")
     size, rows = 1024, []
@@ -157,7 +158,7 @@ def run(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure all-reduce between the ranks, and name the slowest.")
     backends = ("nccl", "gloo", "mpi", "ucc", "xccl")
-    parser.add_argument("--backend", choices=backends, help="(nccl if each rank has a GPU, else gloo)")
+    parser.add_argument("--backend", choices=backends, help="(nccl or xccl if each rank has a GPU, else gloo)")
     parser.add_argument(
         "--max-bytes", type=parse_bytes, default="256M", metavar="SIZE", help="from 1 KB to this size (%(default)s)"
     )

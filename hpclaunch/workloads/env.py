@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 # What must be the same everywhere, or often is: printed once, if it is.
 ALIKE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-OFTEN_ALIKE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+OFTEN_ALIKE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 COLUMNS = ("RANK", "NODE_RANK", "LOCAL_RANK", *ALIKE, *OFTEN_ALIKE, "cpus", "pid", "host")
 
 

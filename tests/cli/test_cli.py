@@ -95,7 +95,7 @@ def test_workload_can_come_from_the_environment_or_the_config_file(cli, work, mo
             ("--module", "pytorch/2.1", "--module", "cuda/12"),
             "module load pytorch/2.1 || { at='module load pytorch/2.1'; exit 1; }\nmodule load cuda/12",
         ),
-        (("--venv", "~/my env"), "source \"$HOME\"'/my env'/bin/activate || exit 1"),
+        (("--venv", "~/my env"), "venv=\"$HOME\"'/my env'"),
         (("--env", "A=it's $HOME"), "export A='it'\"'\"'s $HOME'"),
         (("--setup", "ulimit -n 4096"), "\nulimit -n 4096\n"),
         (("--directive", "-m abe"), "#PBS -m abe"),
@@ -159,7 +159,7 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
     result = cli("render", "--", "true")
     assert result.exit_code == 1
     assert "No profile knows this host, laptop or laptop.lan" in result.stderr
-    assert "known: gadi, jean-zay, local, pbs" in result.stderr
+    assert "known: dies, gadi, jean-zay, local, pbs" in result.stderr
     monkeypatch.setattr("socket.gethostname", lambda: "gadi-login-01")
     assert cli("render", "--", "true").stdout.count("#PBS -q gpuvolta") == 1
 
@@ -281,11 +281,13 @@ def test_rendering_stays_light():
 def test_sites_as_json_is_for_machines(cli):
     """`sites --json` is JSON on stdout and nothing else."""
     assert {row["name"] for row in json.loads(cli("site", "list", "--json").stdout)} == {
+        "dies",
         "gadi",
         "jean-zay",
         "local",
         "pbs",
         "slurm",
+        "tiles",
     }
 
 

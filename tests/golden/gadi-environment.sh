@@ -15,7 +15,7 @@
 #PBS -v WANDB_API_KEY
 #PBS -j oe
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
@@ -31,9 +31,17 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || { at='module load NCI-ai-ml/24.11'; exit 1; }
-source "$HOME"'/my torch'/bin/activate || exit 1
+venv="$HOME"'/my torch'
+if [[ -d $venv/conda-meta ]]; then # an environment of conda: what `conda activate` does
+    export CONDA_PREFIX=$venv PATH=$venv/bin:$PATH
+    for file in "$venv"/etc/conda/activate.d/*.sh; do [[ ! -e $file ]] || source "$file"; done
+else
+    [[ ! -e $venv/.venv/bin/activate ]] || venv+=/.venv # of a project of uv
+    source "$venv/bin/activate" || exit 1
+fi
 export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
 export A='b c'
 : "${WANDB_API_KEY?must come from where the job is submitted (--env WANDB_API_KEY)}"

@@ -14,7 +14,7 @@
 #PBS -l walltime=01:00:00
 #PBS -j oe
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
@@ -30,6 +30,7 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || { at='module load NCI-ai-ml/24.11'; exit 1; }
 export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1

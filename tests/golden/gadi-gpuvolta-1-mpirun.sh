@@ -14,7 +14,7 @@
 #PBS -l walltime=01:00:00
 #PBS -j oe
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
@@ -30,6 +30,7 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || { at='module load NCI-ai-ml/24.11'; exit 1; }
 export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
@@ -49,8 +50,8 @@ export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
-    export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
+    export RANK=$OMPI_COMM_WORLD_RANK
+    export LOCAL_RANK=$((RANK % LOCAL_WORLD_SIZE)) NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     # What carries the mark ends with this shell: the guard reads until the other end of its pipe is gone.
@@ -66,7 +67,7 @@ launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 # keys in it.
 (
     umask 077
-    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM # each host has its own
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM # each host has its own
     {
         export -p
         declare -f fail run_rank

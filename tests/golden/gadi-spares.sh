@@ -15,7 +15,7 @@
 #PBS -r y
 #PBS -j oe
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
 # PBS gives no warning before the walltime: from then on every rank warns its own command.
@@ -37,6 +37,7 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module use /g/data/dk92/apps/Modules/modulefiles
 module load NCI-ai-ml/24.11 || { at='module load NCI-ai-ml/24.11'; exit 1; }
 export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
@@ -131,7 +132,7 @@ run_node() { # NODE_RANK
 # pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
 (umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail run_rank run_torchrun run_node && declare -p command &&
     unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
-        PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
+        ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
     export -p && printf 'export -f fail run_rank; umask 027; cd %q && run_node "$1"\n' "$PWD") || exit 1
 touch "$HPCLAUNCH_RUN_DIR"/node-{0..2}.heartbeat.0; shells=() beats=() heard=()
 for ((node = 0; node < 3; node++)); do # -n counts lines of the nodefile; no newline passes

@@ -15,7 +15,7 @@
 #SBATCH --signal=B:USR1@120
 #SBATCH --hint=nomultithread
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 # Slurm's USR1 comes 120 s before the walltime, or up to a minute earlier; the file tells every rank.
 trap 'touch "$HPCLAUNCH_RUN_DIR/warned"' USR1
@@ -38,6 +38,7 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module purge
 module load pytorch-gpu/py3/2.8.0 || { at='module load pytorch-gpu/py3/2.8.0'; exit 1; }
 export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1

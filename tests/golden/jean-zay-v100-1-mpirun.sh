@@ -12,7 +12,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --hint=nomultithread
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
@@ -28,6 +28,7 @@ launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
 
 # ---------- Your job ----------
 command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
 module purge
 module load pytorch-gpu/py3/2.8.0 || { at='module load pytorch-gpu/py3/2.8.0'; exit 1; }
 export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
@@ -45,8 +46,8 @@ export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
-    export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
+    export RANK=$OMPI_COMM_WORLD_RANK
+    export LOCAL_RANK=$((RANK % LOCAL_WORLD_SIZE)) NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
@@ -63,7 +64,7 @@ launched=1; trap 'ended=1' TERM
 # keys in it.
 (
     umask 077
-    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES SLURMD_NODENAME SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID # each host has its own
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK SLURMD_NODENAME SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID # each host has its own
     {
         export -p
         declare -f fail run_rank

@@ -3,7 +3,7 @@
 # Made by hpclaunch 0.1.0 from site profile local; the same again:
 #   hpclaunch render --site local --nodes 1 --partition here --tasks-per-node 2 --launcher lightning -- python train.py --epochs 3
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 # `hpclaunch run` gives the run its name.
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}

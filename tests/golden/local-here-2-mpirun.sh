@@ -3,7 +3,7 @@
 # Made by hpclaunch 0.1.0 from site profile local; the same again:
 #   hpclaunch render --site local --nodes 2 --partition here --tasks-per-node 2 --launcher mpirun -- python train.py --epochs 3
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 # `hpclaunch run` gives the run its name.
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
@@ -35,8 +35,8 @@ export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 HPCLAUNCH_RUN_ID=
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
-    export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % LOCAL_WORLD_SIZE))
-    export NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
+    export RANK=$OMPI_COMM_WORLD_RANK
+    export LOCAL_RANK=$((RANK % LOCAL_WORLD_SIZE)) NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     # What carries the mark ends with this shell: the guard reads until the other end of its pipe is gone.
@@ -52,7 +52,7 @@ launched=1
 # keys in it.
 (
     umask 077
-    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES # each host has its own
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK # each host has its own
     {
         export -p
         declare -f fail run_rank

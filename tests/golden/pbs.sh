@@ -8,7 +8,7 @@
 #PBS -l place=scatter
 #PBS -l walltime=01:00:00
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
@@ -77,7 +77,7 @@ run_node() { # NODE_RANK
 # pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
 (umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail run_rank run_node && declare -p command &&
     unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
-        PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
+        ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
     export -p && printf 'cd %q && run_node "$1"\n' "$PWD") || exit 1
 touch "$HPCLAUNCH_RUN_DIR"/node-{0..1}.heartbeat.0; shells=() beats=() heard=()
 for ((node = 0; node < 2; node++)); do # -n counts lines of the nodefile; no newline passes

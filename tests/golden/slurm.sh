@@ -10,7 +10,7 @@
 #SBATCH --time=01:00:00
 #SBATCH --output=%x_%j.out
 
-# shellcheck disable=SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id

@@ -15,7 +15,7 @@ from hpclaunch.profile import search
 
 G, J = "gadi", "jean-zay"
 COMMAND = ["python", "train.py"]
-ACCOUNTS = {G: "ab12", J: "abc@v100"}
+ACCOUNTS = {G: "ab12", J: "abc@v100", "tiles": "ab12"}
 REFUSES, WARNS = True, False
 # An array of PBS needs -r y, and Gadi may not take any.
 DEV = {"qos": "qos_gpu-dev"}
@@ -44,6 +44,7 @@ ON_H100 = {"account": "abc@h100", "partition": "h100"}
 CASES = [
     ("partition", G, REFUSES, {"partition": "gpuvolta-exec"}, "use --partition gpuvolta", {"partition": "gpuvolta"}),
     ("partition", J, REFUSES, {"partition": "gpu_p4"}, "has no partition 'gpu_p4'", {"partition": "gpu_p13"}),
+    ("network", "tiles", REFUSES, {"network": "tpc"}, "mean tcp?); use slingshot or tcp or none", {"network": "tcp"}),
     ("hint", J, WARNS, {"partition": "v100-16g"}, "shortens the wait", {"partition": "v100-32g"}),
     ("workload", G, REFUSES, {"command": [], "workload": "mnst"}, "mean mnist?", {"command": [], "workload": "mnist"}),
     ("placeholders", G, REFUSES, {"account": "your_project"}, "left from an example", {"account": "yp12"}),
@@ -296,6 +297,14 @@ CASES = [
         {"command": ["bash", "-c", "echo $SLURM_PROCID"]},
     ),
     ("dtype", J, WARNS, cmd("--precision=bf16-mixed"), "use 16-mixed", ON_A100 | cmd("--precision=bf16-mixed")),
+    (
+        "backend",
+        "tiles",
+        WARNS,
+        cmd("--backend=nccl"),
+        "does not run on Intel Max 1550, one tile; use xccl",
+        cmd("--backend=xccl"),
+    ),
     ("dtype", G, WARNS, cmd("--attn", "flash_attention_2"), "use sdpa", {"partition": "dgxa100"} | cmd("flash_attn")),
     (
         "attempts",

@@ -193,7 +193,7 @@ def test_every_option_is_an_origin(lines):
         "#SBATCH --requeue": ("--max-attempts", "3", "--max-attempts"),
         "#SBATCH --signal": ("--warn-before", "5m", "--warn-before"),
         "module load m": ("--module", "m", "--module"),
-        "source": ("--venv", "~/v", "--venv"),
+        "venv=": ("--venv", "~/v", "--venv"),
         "#!/bin/bash": ("--template", "slurm", "--template"),
         "    --distribution": ("--launcher", "tasks", "--launcher"),
         "export A": ("--env", "A=1", "--env"),

@@ -31,6 +31,7 @@ _of_directives = partial(Check, options="directive", source=QSUB, sources={"slur
 # In the order in which users read the diagnostics.
 CHECKS: dict[str, Check] = {
     "partition": Check(words=limits.known_partition, reads="partitions any_partition", options="partition"),
+    "network": Check(words=limits.known_network, reads="networks", options="network"),
     "hint": Check(limits.hint, "hint", options="partition"),
     "workload": Check(words=limits.known_workload, options="workload command", source=_REQUEST),
     "placeholders": Check(
@@ -92,6 +93,7 @@ CHECKS: dict[str, Check] = {
     ),
     "literal": Check(command.literal, options="command", source=_SCRIPT),
     "dtype": Check(command.dtype, "compute_capability", options="command partition"),
+    "backend": Check(command.backend, "backend vendor", options="command partition"),
     "attempts": Check(directives.attempts, options="max_attempts warn_before directive", source=_SCRIPT),
     "restarts": Check(
         restarts.restarts, options="max_restarts min_nodes spares launcher nodes", source=restarts.TORCHRUN

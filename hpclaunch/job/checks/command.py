@@ -87,6 +87,16 @@ def dtype(plan: Plan) -> Iterator[Found]:
             yield Found(text, partition_key(plan, "compute_capability"), warns=True)
 
 
+def backend(plan: Plan) -> Iterator[Found]:
+    """Warn of nccl on GPUs that torch reaches by another backend."""
+    key = "backend" if plan.partition.backend else "vendor"
+    has = plan.partition.backend or ("xccl" if plan.partition.vendor == "intel" else "nccl")
+    words = plan.request.command if has != "nccl" and plan.gpus_per_node else []
+    if any(re.search(r"(?i)(?<![a-z])nccl(?![a-z])", word) for word in words):
+        text = f"torch's backend nccl does not run on {plan.partition.gpu or 'these GPUs'}; use {has}"
+        yield Found(text, partition_key(plan, key), warns=True)
+
+
 def removed_commands(plan: Plan) -> Iterator[Found]:
     """Refuse a command that a site has taken away."""
     texts = [*plan.request.setup, " ".join(plan.request.command)]

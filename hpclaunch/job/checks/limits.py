@@ -11,7 +11,7 @@ from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found, Suggestion
 from hpclaunch.job.limits import qos_limits, tier_of
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.request import Request, quote
+from hpclaunch.job.request import NONE, Request, quote
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Qos
 from hpclaunch.profile.search import Profile
@@ -31,6 +31,14 @@ def known_partition(profile: Profile, request: Request) -> Iterator[Found]:
     else:
         text = f"site {profile.name} has no partition {wanted!r}{did_you_mean(wanted, site.partitions)}"
         yield Found(text, ("partitions",))
+
+
+def known_network(profile: Profile, request: Request) -> Iterator[Found]:
+    """Refuse a network that the profile does not describe."""
+    known = [*profile.site.networks, *NONE]
+    if request.network is not None and request.network not in known:
+        text = f"site {profile.name} has no network {request.network!r}{did_you_mean(request.network, known)}"
+        yield Found(f"{text}; use {' or '.join(known)}", ("networks",))
 
 
 def _for_some(name: str, word: str, key: str) -> str:

@@ -17,8 +17,8 @@ RESERVED = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LO
 # What bash or the job script itself reads.
 SHELLS_OWN = words(
     """
-    BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command emulated end ended i job job_id
-    job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
+    BASH_ENV BASHOPTS IFS POSIXLY_CORRECT SHELLOPTS answer beat beats code command cores emulated end ended fast hosts i
+    job job_id job_number left log lost name next node nodes number pid pids running shells show silent told verdict who
     """
 )
 

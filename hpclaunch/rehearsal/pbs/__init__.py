@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
 KILL_DELAY = 8.0  # seconds between TERM and KILL; 10 to 20 on a cluster
-PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("pbs.qsub", "pbs.pbsdsh", "mpirun"))
+PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("pbs.qsub", "pbs.pbsdsh", "mpirun", "mpiexec"))
 
 
 def rehearse(plan: Plan, script: str, folder: Path) -> int:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.rehearsal.batch import Output, catch_interrupts, hosts
-from hpclaunch.rehearsal.processes import end, marked, write_programs
+from hpclaunch.rehearsal.processes import KILL_WAIT, end, marked, write_programs
 from hpclaunch.rehearsal.slurm.environment import job_variables
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
-KILL_WAIT = 5.0  # seconds between TERM and KILL, as KillWait in slurm.conf
-PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("slurm.srun", "slurm.scontrol", "mpirun"))
+PROGRAMS = tuple(f"hpclaunch.rehearsal.{name}" for name in ("slurm.srun", "slurm.scontrol", "mpirun", "mpiexec"))
 
 
 def rehearse(plan: Plan, script: str, folder: Path) -> int:

@@ -6,27 +6,27 @@ ended when one fails; the exit code is the highest of the tasks'.
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from hpclaunch.rehearsal.processes import MARK, end
+from hpclaunch.rehearsal.processes import MARK, run_together
 from hpclaunch.rehearsal.slurm.environment import step_variables
 
-KILL_WAIT = 5.0
+# Options that change nothing here: where ranks are bound, and by what they meet.
+_IGNORED = ("cpu-bind", "distribution", "export", "gpu-bind", "gpus-per-node", "gpus-per-task", "gres", "hint",
+            "mem-bind", "mpi", "network", "threads-per-core")  # fmt: skip
 
 
 def main() -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(prog="srun", allow_abbrev=False)
-    parser.add_argument("--export")
+    for name in _IGNORED:
+        parser.add_argument(f"--{name}")
     parser.add_argument("--nodes", type=int, default=int(os.environ["SLURM_NNODES"]))
     parser.add_argument("--ntasks", type=int)
     parser.add_argument("--ntasks-per-node", type=int, default=int(os.environ["SLURM_NTASKS_PER_NODE"]))
     parser.add_argument("--cpus-per-task", type=int)
-    parser.add_argument("--distribution")
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("--wait", type=int)
     parser.add_argument("--no-kill", action="store_true")
@@ -35,18 +35,7 @@ def main() -> int:
     hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: options.nodes]
     per_node = options.ntasks_per_node
     tasks = [_start(options, hosts, per_node, rank) for rank in range(options.ntasks or len(hosts) * per_node)]
-
-    def alive() -> list[int]:
-        return [-task.pid for task in tasks if task.poll() is None]  # a signal reaches all of a task's processes
-
-    signal.signal(signal.SIGTERM, lambda *_: end(alive, KILL_WAIT))
-    ending = False
-    while alive():
-        if not ending and options.kill_on_bad_exit and any(task.poll() for task in tasks):
-            ending = True
-            end(alive, KILL_WAIT)
-        time.sleep(0.05)
-    codes = [128 - task.returncode if task.returncode < 0 else task.returncode for task in tasks]
+    codes = run_together(tasks, end_others=bool(options.kill_on_bad_exit))
     for rank, code in enumerate(codes):
         if code:
             print(f"srun: error: {hosts[rank // per_node]}: task {rank}: Exited with exit code {code}", file=sys.stderr)

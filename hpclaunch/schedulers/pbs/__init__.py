@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
-from hpclaunch.schedulers import Scheduler, run_folder
+from hpclaunch.schedulers import VISIBLE_DEVICES, Scheduler, run_folder
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.job import Allocation, Job, directive, leading_number, note_attempts
 from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
@@ -116,7 +116,8 @@ class Pbs(Scheduler):
             )
         # Gadi counts the GPUs of the whole job in PBS_NGPUS.
         gpus = leading_number(environment.get("PBS_NGPUS")) // len(hosts)
-        seen = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+        visible = next(filter(None, map(environment.get, VISIBLE_DEVICES)), "")
+        seen = [word for word in visible.split(",") if word]
         cpus = leading_number(environment.get("NCPUS"))
         return Allocation(self.name, job_id, nodes=len(hosts), cpus=cpus, gpus=gpus or len(seen))
 
