@@ -1,6 +1,7 @@
 """The command that looks for what would keep a job from running."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import config_file, planned_request, rendered
+from hpclaunch.doctor.result import Patient, Result, one_line
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -30,7 +32,6 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     code is 0 without a problem, 1 with one, 3 if the scheduler is out of reach.
     """
     from hpclaunch.doctor import examine
-    from hpclaunch.doctor.result import Patient, one_line
     from hpclaunch.job.consider import make_plan
 
     request, profile = planned_request(ctx, values)
@@ -49,6 +50,14 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         foreign = [paths.shown(file) for file in files + templates if not paths.is_trusted(file)]
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)
     results = examine(patient)
+    print_results(results, as_json)
+    if any(result.out_of_reach for result in results):
+        raise SystemExit(SchedulerError.exit_code)
+    raise SystemExit(any(result.refuses for result in results))
+
+
+def print_results(results: Sequence[Result], as_json: bool) -> None:
+    """Print what was found, as a table or as JSON."""
     if as_json:
         echo_json([result.record() for result in results])
     else:
@@ -60,6 +69,3 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
             click.echo(f"{verdict}  {result.check:<{width}}  {printable(result.message)}")
             if result.remedy:
                 click.echo(f"{'':7}  {'':{width}}  -> {printable(result.remedy)}")
-    if any(result.out_of_reach for result in results):
-        raise SystemExit(SchedulerError.exit_code)
-    raise SystemExit(any(result.refuses for result in results))

@@ -1,4 +1,4 @@
-"""The commands site list, show, check, new and schema."""
+"""The commands site list, show, check, test, new and schema."""
 
 import json
 import re
@@ -105,6 +105,25 @@ def check_command(names: tuple[str, ...]) -> None:
             click.echo(f"{printable(str(profile.layers[0].path))}: fine")
     if problems:
         raise HpclaunchError(*problems)
+
+
+@site_group.command("test")
+@click.argument("name")
+@click.option("--rehearse", is_flag=True, help="Train on two emulated nodes too; needs torch.")
+@json_option
+def test_command(name: str, rehearse: bool, as_json: bool) -> None:
+    """Test the profile NAME: sources, scripts, limits, prices.
+
+    Example: hpclaunch site test gadi --rehearse
+
+    Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything fails.
+    """
+    from hpclaunch.cli.doctor import print_results
+    from hpclaunch.doctor.conformance import conform
+
+    results = list(conform(search.load(name), rehearse))
+    print_results(results, as_json)
+    raise SystemExit(any(result.refuses for result in results))
 
 
 @site_group.command("new")

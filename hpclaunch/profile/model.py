@@ -159,6 +159,13 @@ class Refusal(Record, frozen=True, kw_only=True):
     key: Annotated[Line, about("The profile's key; {partition} is the job's.")]
 
 
+class Example(Record, frozen=True, kw_only=True):
+    """A job whose price the site documents."""
+
+    request: Annotated[dict[Word, Any], about("By the request's keys, as in hpclaunch.yaml.")]
+    price: Annotated[Price, about("What it costs by the site's documents.")]
+
+
 class Messages(Record, frozen=True, kw_only=True):
     """What the words of schedulers, exit codes and error messages mean; the first row that matches counts."""
 
@@ -214,6 +221,7 @@ class Site(Record, frozen=True, kw_only=True):
     account_variable: Annotated[Word | None, about("The variable that holds the account in a job.")] = None
     allocation: Allocation | None = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
+    examples: Annotated[list[Example], about("Jobs with a documented price, for `hpclaunch site test`.")] = []
     waiting: Annotated[list[Line], about("Why jobs wait here, in words.")] = []
     multi_node: Annotated[
         Literal["shared", "whole", "exclusive"],
