@@ -7,7 +7,7 @@ from msgspec import structs, to_builtins
 
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.consider import consider
-from hpclaunch.job.limits import qos_limits, tier_of
+from hpclaunch.job.limits import Size, qos_limits, tier_of
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request
 from hpclaunch.profile.model import Partition, Site
@@ -121,13 +121,14 @@ def _misfit(site: Site, name: str, gpus: int, whole: int) -> str:
 def longest(plan: Plan) -> int | None:
     """Return the longest walltime for a job of this size, in seconds, or None if no limit is known."""
     tiers = plan.partition.walltime
-    number = tier_of(tiers, plan.cpus)
+    number = tier_of(tiers, plan.cpus, plan.nodes)
     limits = [] if number is None else [walltime.clock_seconds(tiers[number].max_walltime)]
     fitting = [
-        walltime.clock_seconds(qos.max_walltime)
+        seconds
         for qos in plan.partition.qos
+        for seconds in [walltime.clock_seconds(qos.max_walltime)]
         if (qos.name == plan.request.qos if plan.request.qos else qos.automatic)
-        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, 1, plan.gpus, plan.cpus))
+        and all(key in qos.unconfirmed for key, _ in qos_limits(qos, Size(seconds, plan.nodes, plan.gpus, plan.cpus)))
     ]
     return min([*limits, *([max(fitting)] if fitting else [])], default=None)
 

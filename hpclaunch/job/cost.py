@@ -7,7 +7,7 @@ import math
 from msgspec import Struct
 
 from hpclaunch.errors import counted
-from hpclaunch.profile.model import Charge, Partition
+from hpclaunch.profile.model import Charge
 
 
 class Cost(Struct, frozen=True):
@@ -27,35 +27,23 @@ class Cost(Struct, frozen=True):
 
 
 def job_cost(
-    partition: Partition,
-    *,
-    nodes: int,
-    gpus_per_node: int,
-    cpus_per_node: int,
-    mem_gb: float,
-    seconds: int,
-    attempts: int = 1,
+    charge: Charge | None, *, nodes: int, gpus: int, cpus: int, mem_gb: float, seconds: int, attempts: int = 1
 ) -> Cost | None:
-    """Return the cost of a job of so many seconds in each attempt, or None if it is free or its price is not known.
+    """Return the cost of a job of so many seconds in each attempt, or None without a charge: free, or not known.
 
-    Per core (Gadi): rate x hours x max(cores, memory / memory per core), opus.nci.org.au pageId=236880942.
-    Per GPU (Jean-Zay): a larger share of a node's cores than of its GPUs counts as GPUs, IDRIS "heures-calcul".
-    `cpus_per_node` and `gpus_per_node` are what the job occupies, `mem_gb` is the whole job's memory.
+    `gpus`, `cpus` and `mem_gb` are what the whole job occupies.
     """
-    charge = partition.charge
     if charge is None:
         return None
-    if charge.per == "core":
-        units, said = _cores(nodes * cpus_per_node, mem_gb, charge)
-    else:
-        units, said = _gpus(partition, nodes, gpus_per_node, cpus_per_node)
+    units = shares(charge, nodes=nodes, gpus=gpus, cpus=cpus, mem_gb=mem_gb)
+    texts = ", ".join(text for _, text in units.values())
     factors = [
         f"{charge.rate:g} {charge.unit}" if charge.rate != 1 else "",
         f"{attempts} attempts" if attempts > 1 else "",
         f"{seconds / 3600:.6g} h",
-        said,
+        f"max({texts})" if len(units) > 1 else texts,
     ]
-    amount = round(charge.rate * units * attempts * seconds / 3600, 2)
+    amount = round(charge.rate * max(number for number, _ in units.values()) * attempts * seconds / 3600, 2)
     return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
 
 
@@ -65,20 +53,23 @@ def charged_gb(charge: Charge, mem_gb: float) -> float:
     return math.ceil(mem_gb / block - 1e-9) * block if block else mem_gb
 
 
-def _cores(cpus: int, mem_gb: float, charge: Charge) -> tuple[float, str]:
-    """Return the cores that are charged: the job's, or what its memory amounts to; and the formula."""
-    share, charged = charge.mem_gb_per_core, charged_gb(charge, mem_gb)
-    if not (mem_gb and share):
-        return cpus, counted(cpus, "cpu")
+def shares(charge: Charge, *, nodes: int, gpus: int, cpus: int, mem_gb: float) -> dict[str, tuple[float, str]]:
+    """Return what each resource of a job is charged as, by the charge's key for it, and the formula.
+
+    Gadi: max(cores, memory / memory per core), opus.nci.org.au pageId=236880942. Jean-Zay: a larger share of a node's
+    cores than of its GPUs counts as GPUs, IDRIS "heures-calcul".
+    """
+    charged = charged_gb(charge, mem_gb)
     blocks = f" in blocks of {charge.mem_gb_block:g} GB = {charged:.6g} GB" if charged != mem_gb else ""
-    return max(cpus, charged / share), f"max({counted(cpus, 'cpu')}, {mem_gb:.6g} GB{blocks} / {share:.6g} GB)"
-
-
-def _gpus(partition: Partition, nodes: int, gpus: int, cpus: int) -> tuple[int, str]:
-    """Return the GPUs that are charged: the job's, or those whose cores it uses, rounded up; and the formula."""
-    cores = partition.cores_per_node or cpus
-    taken = -(-cpus * partition.gpus_per_node // cores)
-    said = counted(gpus, "GPU")
-    if taken > gpus:
-        said = f"max({said}, {cpus} of {cores} cpus = {counted(taken, 'GPU')})"
-    return nodes * max(gpus, taken), f"{nodes} nodes x {said}" if nodes > 1 else said
+    found: dict[str, tuple[float, str]] = {}
+    for key, number, each, said, unit in (
+        ("gpus", gpus, charge.gpus or float(charge.per == "gpu"), counted(gpus, "GPU"), ""),
+        ("cores", cpus, charge.cores or float(charge.per == "core"), counted(cpus, "cpu"), ""),
+        ("mem_gb", charged, charge.mem_gb, f"{mem_gb:.6g} GB{blocks}", " GB"),
+    ):
+        if number and each:
+            text = said + (f" / {each:.6g}{unit}" if each > 1 or unit else f" x {1 / each:.6g}" if each < 1 else "")
+            whole = math.ceil(number / each - 1e-9)
+            rounded = charge.round_up and abs(whole - number / each) > 1e-9
+            found[key] = (whole, f"{text} = {whole}") if rounded else (number / each, text)
+    return found or {"nodes": (nodes if charge.per == "node" else 0, counted(nodes, "node"))}

@@ -187,7 +187,11 @@ class _Reasons(Struct):
         if names[0] in ("request", "site", "partition"):
             yield from self._key(".".join(names[:2]), text) if names[1:] else ()
             return
-        items = [f"storage:{one}" for one in self.plan.storage if one in text] if names[0] == "storage" else names[:1]
+        items = (
+            [f"storage:{one}" for one in self.plan.storage if one in text]
+            if names[0] in ("storage", "storage_directive")
+            else names[:1]
+        )
         for item in items:
             basis, value = self.plan.basis_of(item), getattr(self.plan, names[0], None)
             if basis.words:
@@ -201,7 +205,7 @@ class _Reasons(Struct):
         path, _, item = key.partition(":")
         place, name, *number = path.split(".")
         value: Any = getattr(getattr(self.plan, place), name, None)
-        text = item or text
+        value, text = list(value) if isinstance(value, tuple) else value, item or text
         if value is False or value in (None, [], {}) or callable(value):
             return
         elif not text or not isinstance(value, list | dict) or name == "command":

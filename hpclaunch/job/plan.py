@@ -6,14 +6,15 @@ import math
 import re
 from pathlib import PurePath
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Basis, Request
+from hpclaunch.job.resources import Resources
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.profile.model import ONE_PER_NODE, Partition, Qos, Site
+from hpclaunch.profile.model import ONE_PER_NODE, Qos
 from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
 MOST_LOGS = 512  # of ranks in one folder
@@ -45,10 +46,13 @@ _SAME_BASIS = {
     "python": "command",
     "summary": "cost",
     "price": "cost",
+    "account_directive": "account",
+    "gpu_directive": "gpus_per_node",
+    "storage_directive": "storage",
 }
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Resources, frozen=True, kw_only=True):
     """A job in final numbers. `*_per_node` is per node, the rest is of the whole job; walltime in seconds.
 
     `nodes` are all that are requested, the `spares` among them; with `fewest_nodes` the job may get so few.
@@ -57,25 +61,15 @@ class Plan(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    site: Site
     request: Request
     partition_name: str
-    partition: Partition
     job_name: str
-    account: str | None
     qos: Qos | None
     launcher: str
-    nodes: int
-    tasks_per_node: int
-    gpus_per_node: int
-    cpus_per_node: int
     cpus_per_task: int
-    mem_gb_per_node: int | None
-    jobfs_gb_per_node: int | None
     seconds: int
     modules: list[str]
     network: dict[str, str]  # its variables
-    storage: list[str]
     directives: list[str]
     command: list[str]
     cost: Cost | None
@@ -127,26 +121,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     def may_lose(self) -> int:
         """Return how many nodes may die without an end of the job."""
         return self.nodes - self.min_nodes if self.elastic else 0
-
-    @property
-    def cpus(self) -> int:
-        """Return the number of cores of the job."""
-        return self.nodes * self.cpus_per_node
-
-    @property
-    def gpus(self) -> int:
-        """Return the number of GPUs of the job."""
-        return self.nodes * self.gpus_per_node
-
-    @property
-    def mem_gb(self) -> int | None:
-        """Return the memory that the job asks for, or None if it asks for none."""
-        return self.mem_gb_per_node and self.nodes * self.mem_gb_per_node
-
-    @property
-    def jobfs_gb(self) -> int | None:
-        """Return the node-local disk that the job asks for, or None if it asks for none."""
-        return self.jobfs_gb_per_node and self.nodes * self.jobfs_gb_per_node
 
     @property
     def workload(self) -> str | None:
@@ -201,6 +175,8 @@ class Plan(Struct, frozen=True, kw_only=True):
             amount = f"{number} {unit}" if unit == "GB" else counted(number or 0, unit)
             nodes = self.training_nodes if name == "world_size" else self.nodes
             return Basis(("plan.nodes", f"plan.{each}"), f"{counted(nodes, 'node')} x {amount} a node = {value}")
+        if keys := self.words_of(name):
+            return Basis(keys)
         if name == "starts_per_node" and value != self.tasks_per_node:
             return Basis(("plan.launcher",), f"one, as {self.launcher} starts the ranks of a node itself = 1")
         if name == "cpus_per_start" and value != self.cpus_per_task:

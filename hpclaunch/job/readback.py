@@ -39,11 +39,15 @@ def differences(plan: Plan, script: str) -> Iterator[str]:
     profile = Profile(plan.name, [], structs.replace(plan.site, partitions={}))
     asked = dialect(plan.site.scheduler).ask(profile, found, {})
     nodes, has = asked.nodes, asked.values
+    words = "{cpus}{gpus}" if plan.site.totals else "".join(plan.chunk)
+    if slurm:
+        words = plan.site.own(plan.partition, "gpu_directive")
+        words += "" if "cpus" in plan.omitted else "{cpus}"
     cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
     rows = [
         ("nodes", nodes, plan.nodes if slurm or found.first("l.select") else None),
-        ("cpus", nodes * (asked.cpus or 1), plan.nodes * cpus_per_node),
-        ("GPUs", nodes * asked.gpus, plan.nodes * plan.gpus_per_node),
+        ("cpus", nodes * (asked.cpus or 1), plan.nodes * cpus_per_node if "{cpus}" in words else None),
+        ("GPUs", nodes * asked.gpus, plan.nodes * plan.gpus_per_node if "{gpus}" in words else None),
         ("walltime", clock(asked.seconds or 0), plan.walltime),
         ("account", has.get("account"), plan.account),
         ("tasks on each node", asked.starts, plan.starts_per_node if slurm else None),

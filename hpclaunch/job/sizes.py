@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import job_cost
-from hpclaunch.job.limits import qos_limits
+from hpclaunch.job.limits import Size, qos_limits
 from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import NONE, Basis, Request
 from hpclaunch.job.storage import file_systems
@@ -31,6 +31,12 @@ class Sizes(Struct):
     request: Request
     partition: Partition
     basis: dict[str, Basis] = {}
+
+    @property
+    def omit(self) -> list[str]:
+        """Return what no directive may request."""
+        found: list[str] = self.site.own(self.partition, "omit")
+        return found
 
     def made(self, name: str, value: T, *keys: str, words: str = "") -> T:
         """Return `value`, which is made from these keys, in these words."""
@@ -78,10 +84,13 @@ class Sizes(Struct):
             shared = f" / {tasks} tasks a node" if tasks > 1 else ""
             by = ("plan.tasks_per_node",) if tasks > 1 else ()
             cpus_per_task = self.made("cpus_per_task", max(offered // tasks, 1), *keys, *by, words=words + shared)
-        if nodes > 1 and self.site.multi_node != "shared" and (cores := self.partition.cores_per_node):
+        cores, given = self.partition.cores_per_node, self.request.cpus_per_task
+        if self.partition.whole_nodes and cores:
+            cpus, keys, words = cores, ("partition.cores_per_node", "partition.whole_nodes"), "all cores of a node"
+        elif nodes > 1 and self.site.multi_node != "shared" and cores:
             cpus, words = cores, "all cores of a node, as there are several nodes"
             keys = "partition.cores_per_node", "site.multi_node"
-        elif self.request.cpus_per_task and not (self.partition.cpus_per_gpu_exact and gpus):
+        elif given and not (self.partition.cpus_per_gpu_exact and gpus) and "cpus" not in self.omit:
             cpus, keys = tasks * cpus_per_task, ("plan.tasks_per_node", "plan.cpus_per_task")
             words = f"{counted(tasks, 'task')} a node x {counted(cpus_per_task, 'cpu')}"
         elif tasks > offered:
@@ -129,7 +138,7 @@ class Sizes(Struct):
             return requested
         key = name if getattr(self.partition, f"default_{name}") is None else f"default_{name}"
         whole: float | None = getattr(self.partition, key)
-        if not (whole and getattr(self.site, asks)):
+        if not (whole and getattr(self.site, asks)) or (what == "mem_gb" and "mem" in self.omit):
             return None
         share = min(cpus / cores, 1) if cores else 1
         value, keys = max(math.floor(share * whole), 1), (f"partition.{key}", f"site.{asks}")
@@ -164,7 +173,7 @@ class Sizes(Struct):
         here = scheduler(self.site.scheduler).here and not self.request.container
         return [sys.executable if here else "python", str(WORKLOADS[workload])]
 
-    def qos(self, seconds: int, gpus: int, cores: int) -> Qos | None:
+    def qos(self, size: Size) -> Qos | None:
         """Return the requested QoS, else the first that the job fits."""
         wanted = self.request.qos
         passed: list[str] = []
@@ -173,9 +182,9 @@ class Sizes(Struct):
                 return self.made("qos", qos, "request.qos", f"partition.qos.{number}")
             if wanted is not None or not qos.automatic:
                 continue
-            if all(key in qos.unconfirmed for key, _ in qos_limits(qos, seconds, gpus, cores)):
-                size = f" on {gpus} GPUs" if gpus else ""
-                words = f"{qos.name}, the first QoS that takes {walltime.clock(seconds)}{size}"
+            if all(key in qos.unconfirmed for key, _ in qos_limits(qos, size)):
+                gpus = f" on {size.gpus} GPUs" if size.gpus else ""
+                words = f"{qos.name}, the first QoS that takes {walltime.clock(size.seconds)}{gpus}"
                 words += f"; not {', '.join(passed)}" if passed else ""
                 self.basis["qos"] = Basis((f"partition.qos.{number}",), words)
                 return qos
@@ -203,12 +212,13 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
-    exclusive = site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
+    whole = site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
+    whole = whole or partition.whole_nodes
     cost = job_cost(
-        partition,
+        partition.charge,
         nodes=nodes,
-        gpus_per_node=partition.gpus_per_node if exclusive else gpus,
-        cpus_per_node=partition.cores_per_node or cpus if exclusive else cpus,
+        gpus=nodes * (partition.gpus_per_node if whole else gpus),
+        cpus=nodes * (partition.cores_per_node or cpus if whole else cpus),
         mem_gb=nodes * (mem or 0),
         seconds=seconds,
         attempts=max_attempts,
@@ -244,7 +254,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         partition=partition,
         job_name=job_name,
         account=sizes.given("account", "request.account", "site.account"),
-        qos=sizes.qos(seconds, nodes * gpus, nodes * cpus),
+        qos=sizes.qos(Size(seconds, nodes, nodes * gpus, nodes * cpus)),
         launcher=sizes.given("launcher", "request.launcher", "site.launcher"),
         nodes=nodes,
         tasks_per_node=tasks,

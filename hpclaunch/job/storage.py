@@ -16,15 +16,16 @@ def named_by(site: Site, account: str | None, texts: Iterable[str]) -> list[str]
     `texts` are words of a command, lines of shell, search paths: /g/data/ab12 is found anywhere in them.
     """
     given = {line.replace("{account}", account or "") for line in site.storage_given}
-    patterns = {_below(root): prefix for root, prefix in site.storage_roots.items()}
-    found = [f"{patterns[one]}/{name}" for text in texts for one in patterns for name in one.findall(text)]
+    patterns = {_below(root, site.storage_whole): prefix for root, prefix in site.storage_roots.items()}
+    found = [f"{patterns[one]}/{name}".rstrip("/") for text in texts for one in patterns for name in one.findall(text)]
     return [name for name in dict.fromkeys(found) if name not in given]
 
 
 @cache
-def _below(root: str) -> re.Pattern[str]:
-    """Return a pattern of each folder below `root`, unless root stands inside of a longer path."""
-    return re.compile(rf"(?<![\w.~}}-])(?<!:/){re.escape(root.rstrip('/'))}/+([A-Za-z0-9][A-Za-z0-9_-]*)")
+def _below(root: str, whole: bool) -> re.Pattern[str]:
+    """Return a pattern of each folder below `root`, or of root itself, unless root stands inside of a longer path."""
+    name = r"()(?![\w.-])" if whole else r"/+([A-Za-z0-9][A-Za-z0-9_-]*)"
+    return re.compile(rf"(?<![\w.~}}-])(?<!:/){re.escape(root.rstrip('/'))}{name}")
 
 
 def as_named(site: Site, name: str) -> str:

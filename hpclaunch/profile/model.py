@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from hpclaunch.schedulers import SCHEDULERS
+from hpclaunch.schedulers import SCHEDULERS, scheduler
 
 
 def about(text: str, **limits: Any) -> Meta:
@@ -28,6 +28,8 @@ Line = Annotated[
 Word = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
 ]
+OptionalLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)", extra={"rule": "one line of text, or none"})]
+Omitted = Literal["mem", "cpus"]
 Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)", extra={"rule": "a variable's name"})]
 Walltime = Annotated[
     str,
@@ -50,13 +52,16 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Charge(Record, frozen=True, kw_only=True):
-    """The price of an hour."""
+    """The price of an hour: the rate times the cores, GPUs or nodes; if others count too, the largest of the shares."""
 
     unit: Annotated[Line, about("The unit of the price: SU, GPU-hours, core-hours.")]
-    per: Annotated[Literal["core", "gpu"], about("What is multiplied by the hours and the rate.")]
-    rate: Annotated[Amount, about("Units for one core, or one GPU, for one hour.")]
-    mem_gb_per_core: Annotated[Amount | None, about("More memory is charged as cores (absent: it is free).")] = None
+    per: Annotated[Literal["core", "gpu", "node"], about("What is multiplied by the hours and the rate.")]
+    rate: Annotated[Amount, about("Units for one core, GPU or node for one hour.")]
+    cores: Annotated[Amount | None, about("So many cores are charged as one (absent: only per core).")] = None
+    gpus: Annotated[Amount | None, about("So many GPUs are charged as one; 0.125: a GPU counts as 8.")] = None
+    mem_gb: Annotated[Amount | None, about("So many GB are charged as one (absent: memory is free).")] = None
     mem_gb_block: Annotated[Amount | None, about("Memory is charged in blocks of this size (absent: by GB).")] = None
+    round_up: Annotated[bool, about("Each share is rounded up.")] = False
 
 
 class Allocation(Record, frozen=True, kw_only=True):
@@ -71,6 +76,7 @@ class Tier(Record, frozen=True, kw_only=True):
 
     max_walltime: Walltime
     max_cores: Annotated[Count | None, about("Cores of the whole job, at most (absent: any).")] = None
+    max_nodes: Annotated[Count | None, about("Nodes of the job, at most (absent: any).")] = None
 
 
 class Qos(Record, frozen=True, kw_only=True):
@@ -82,6 +88,9 @@ class Qos(Record, frozen=True, kw_only=True):
     max_cores: Annotated[Count | None, about("Cores of one job, at most.")] = None
     disputed_max_gpus: Annotated[Count | None, about("The largest max_gpus of any source, if they disagree.")] = None
     max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
+    min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
+    max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
+    min_walltime: Walltime | None = None
     default: Annotated[bool, about("Given to a job that names none, so no directive is needed.")] = False
     automatic: Annotated[bool, about("May be chosen for a job that does not name it.")] = True
     unconfirmed: Annotated[list[str], about("Keys that only warn.")] = []
@@ -124,6 +133,15 @@ class Partition(Record, frozen=True, kw_only=True):
     internet: Annotated[bool | None, about("Its nodes have internet access (absent: as the site's).")] = None
     small_jobs: Annotated[bool, about("Jobs without a size get one core, no GPU (absent: a share of a node).")] = False
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
+    min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
+    max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
+    min_walltime: Walltime | None = None
+    max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
+    whole_nodes: Annotated[bool, about("Jobs are given and charged whole nodes, also a single one.")] = False
+    chunk: Annotated[tuple[Line, ...] | None, about("Instead of the site's.")] = None
+    place: Annotated[OptionalLine | None, about("Instead of the site's.")] = None
+    gpu_directive: Annotated[OptionalLine | None, about("Instead of the site's.")] = None
+    omit: Annotated[list[Omitted] | None, about("Instead of the site's.")] = None
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 
 
@@ -239,7 +257,6 @@ class Site(Record, frozen=True, kw_only=True):
     expiring: Annotated[dict[Line, Count], about("Folders whose unused files are deleted after so many days.")] = {}
     only_on: Annotated[dict[Line, list[Word]], about("Folders that only these partitions can see.")] = {}
     internet: Annotated[bool | None, about("Its nodes have internet access (absent: not known).")] = None
-    memory_follows_cpus: Annotated[bool, about("Memory comes with the cores; a job requests none.")] = False
     removed_commands: Annotated[dict[Word, Line], about("Commands that no longer exist, and what to use instead.")] = {}
     own_commands: Annotated[
         dict[Word, Line | None],
@@ -257,6 +274,28 @@ class Site(Record, frozen=True, kw_only=True):
     restricted: Annotated[
         list[Word], about("Partitions and QoS that only some users may use and that this profile does not describe.")
     ] = []
+    account_directive: Annotated[
+        OptionalLine | None,
+        about("The account's directive (absent: -A {account} of PBS, --account={account} of Slurm)."),
+    ] = None
+    account_pattern: Annotated[Line | None, about("A regular expression that the whole account must match.")] = None
+    chunk: Annotated[
+        tuple[Line, ...],
+        about(
+            "PBS: words of each chunk of select; one whose {cpus}, {gpus}, {mem} or {tasks} is 0 or none is left out."
+        ),
+    ] = ("ncpus={cpus}", "ngpus={gpus}", "mem={mem}gb", "mpiprocs={tasks}")
+    place: Annotated[OptionalLine, about("PBS: how the chunks are placed.")] = "scatter"
+    totals: Annotated[bool, about("PBS: jobs request totals (ncpus, ngpus, mem, jobfs) and no chunks.")] = False
+    gpu_directive: Annotated[OptionalLine, about('Slurm: the directive for {gpus} GPUs of each node ("": none).')] = (
+        "--gres=gpu:{gpus}"
+    )
+    omit: Annotated[list[Omitted], about("What comes by itself, so that no directive may request it.")] = []
+    storage_directive: Annotated[Line, about("PBS: the directive of the file systems, {names}.")] = "-l storage={names}"
+    storage_join: Annotated[Word, about("What stands between their names.")] = "+"
+    storage_whole: Annotated[bool, about("A root is one file system: with /eagle: eagle, /eagle/ab12 is eagle.")] = (
+        False
+    )
     umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
     any_partition: Annotated[bool, about("A partition that is not listed may be named; no limits are known.")] = False
     arrays: Annotated[bool, about("Accepts job arrays.")] = True
@@ -268,6 +307,17 @@ class Site(Record, frozen=True, kw_only=True):
     local_disk: Annotated[Line | None, about("The folder of a node's own disk (absent: $TMPDIR or /tmp).")] = None
     messages: Annotated[Messages, about("What the site adds to what `hpclaunch why` says.")] = Messages()
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
+
+    @property
+    def account_form(self) -> str:
+        """Return the directive of any {account}, or "" if there is none."""
+        own = self.account_directive
+        return scheduler(self.scheduler).account_directive if own is None else own
+
+    def own(self, partition: Partition, key: str) -> Any:
+        """Return the partition's value of a key that both may have, else the site's."""
+        value = getattr(partition, key)
+        return getattr(self, key) if value is None else value
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition with the name or alias `name`, and its own name; or None."""

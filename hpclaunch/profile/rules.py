@@ -12,6 +12,13 @@ from hpclaunch.profile.model import Messages, Partition, Qos, Site
 from hpclaunch.profile.yamlfile import Key
 from hpclaunch.schedulers import SCHEDULERS, known
 
+# What may stand in a directive or in a word of a chunk.
+_NAMES = {
+    "account_directive": "{account}",
+    "storage_directive": "{names}",
+    "gpu_directive": "{gpus}",
+    "chunk": "{cpus} {gpus} {mem} {tasks}",
+}
 _MOST_REPEATS = 3  # a search takes time in proportion to the length of a line to the power of this plus one
 
 
@@ -24,11 +31,10 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
     if site.network and site.network not in site.networks:
         yield ("network",), f"no such network{did_you_mean(site.network, site.networks)}"
     yield from _unknown(site.unconfirmed, Site, ("unconfirmed",))
-    if site.allocation and (wrong := _no_pattern(site.allocation.remaining)):
-        yield ("allocation", "remaining"), wrong
-    for i, refused in enumerate(site.refused_directives):
-        if wrong := _no_pattern(refused.pattern):
-            yield ("refused_directives", i, "pattern"), wrong
+    for key, pattern in _patterns(site):
+        if wrong := _no_pattern(pattern):
+            yield key, wrong
+    yield from _words(site)
     yield from _detect_mistakes(site.detect)
     for key, message in messages_mistakes(site.messages):
         yield ("messages", *key), message
@@ -37,8 +43,17 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
         for word in (name, *partition.aliases):
             if owners.setdefault(word, name) != name:
                 yield ("partitions", name), f"the name {word} is partition {owners[word]}'s already"
-        for key, message in _partition_mistakes(partition):
+        for key, message in (*_words(partition), *_partition_mistakes(partition), *_tiers(partition)):
             yield ("partitions", name, *key), message
+
+
+def _patterns(site: Site) -> Iterator[tuple[Key, str]]:
+    if site.allocation:
+        yield ("allocation", "remaining"), site.allocation.remaining
+    if site.account_pattern:
+        yield ("account_pattern",), site.account_pattern
+    for i, refused in enumerate(site.refused_directives):
+        yield ("refused_directives", i, "pattern"), refused.pattern
 
 
 def messages_mistakes(messages: Messages) -> Iterator[tuple[Key, str]]:
@@ -47,6 +62,16 @@ def messages_mistakes(messages: Messages) -> Iterator[tuple[Key, str]]:
         for pattern in getattr(messages, table):
             if wrong := _no_pattern(pattern):
                 yield (table, pattern), wrong
+
+
+def _words(record: Site | Partition) -> Iterator[tuple[Key, str]]:
+    """Yield the {names} that mean nothing in a directive or in a word of a chunk."""
+    for key, names in _NAMES.items():
+        value = getattr(record, key, None) or ()
+        for text in [value] if isinstance(value, str) else value:
+            for name in re.findall(r"[{}][^}]*}?", text):
+                if name not in names.split():
+                    yield (key,), f"{text}: {name} means nothing here, only {names}"
 
 
 def _gpu_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
@@ -73,9 +98,6 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
             yield (f"default_{key}",), f"more than {key}, {most}"
     if partition.min_cores and partition.max_cores and partition.min_cores > partition.max_cores:
         yield ("min_cores",), f"more than max_cores, {partition.max_cores}"
-    sizes = [tier.max_cores or 10**9 for tier in partition.walltime]
-    if sizes != sorted(set(sizes)):
-        yield ("walltime",), "max_cores must rise from one tier to the next, and only the last may lack it"
     if len(names := [q.name for q in partition.qos]) != len(set(names)):
         yield ("qos",), "two of the same name"
     for i, qos in enumerate(partition.qos):
@@ -87,6 +109,13 @@ def _detect_mistakes(detect: dict[str, str]) -> Iterator[tuple[Key, str]]:
     for name, value in detect.items():
         if name.startswith("/") != (value == "exists"):
             yield ("detect", name), f"expected a variable and its value, or a path and `exists` (it says {value!r})"
+
+
+def _tiers(partition: Partition) -> Iterator[tuple[Key, str]]:
+    for size in ("max_cores", "max_nodes"):
+        sizes = [getattr(tier, size) or 10**9 for tier in partition.walltime]
+        if sizes != sorted(set(sizes)) and {*sizes} != {10**9}:
+            yield ("walltime",), f"{size} must rise from one tier to the next, and only the last may lack it"
 
 
 def _no_pattern(text: str) -> str | None:

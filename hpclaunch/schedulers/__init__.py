@@ -47,6 +47,7 @@ class Scheduler:
     host_variables: tuple[str, ...] = ("HOSTNAME", "TMPDIR", *VISIBLE_DEVICES)  # differ from node to node
     own_variables: frozenset[str] = frozenset()  # set by the scheduler in every job: a user cannot
     interactive_names: frozenset[str] = frozenset()  # job names that Lightning takes for an interactive shell
+    account_directive = ""  # charges a job to {account}
     array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
     needs: tuple[str, ...] = ()  # commands of a login node

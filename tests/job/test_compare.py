@@ -26,7 +26,7 @@ walltime  10:00:00                                               10:00:00
 longest   48:00:00                                               100:00:00
 QoS                                                              qos_gpu-t3
 price     at most 2,880 SU                                       at most 80 GPU-hours
-because   3 SU x 10 h x max(96 cpus, 760 GB / 7.95833 GB)        10 h x 2 nodes x 4 GPUs
+because   3 SU x 10 h x max(96 cpus, 760 GB / 7.95833 GB)        10 h x max(8 GPUs, 80 cpus / 10)
 GPU-hour  36 SU                                                  1 GPU-hours
 waiting   the SU of the whole walltime are set aside when a job  a project that is ahead of its allocation gets a
             is queued; while the project has too few, it waits     lower priority; 25 % beyond it, its jobs are

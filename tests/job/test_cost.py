@@ -28,7 +28,7 @@ def plan(name: str, **asked) -> Plan:
 
 def recalculated(formula: str) -> float:
     """Do the formula's own sum."""
-    text = re.sub(r"\d+ of \d+ cpus = |\d+ GB in blocks of \d+ GB = ", "", formula)
+    text = re.sub(r"[\w. ]+ / \d+ = (?=\d+[,)])|\d+ GB in blocks of \d+ GB = ", "", formula)
     text = re.sub(r" (?:SU|GPU-hours|core-hours|attempts|h|nodes|cpus?|GPUs?|GB)\b", "", text)
     assert re.fullmatch(r"[\d.e+x/, max()]+", text), text
     return eval(re.sub(r"(?<!ma)x", "*", text))  # noqa: S307 - digits and signs alone, as the line above makes sure
@@ -80,23 +80,23 @@ def test_a_whole_node_costs_its_cores(queue, rate):
 
 JEAN_ZAY = [
     # partition, what is asked for, the price of two hours
-    ("v100", {"gpus_per_node": 1, "cpus_per_task": 10}, "2 GPU-hours = 2 h x 1 GPU"),
-    ("v100", {"gpus_per_node": 1, "cpus_per_task": 11}, "4 GPU-hours = 2 h x max(1 GPU, 11 of 40 cpus = 2 GPUs)"),
-    ("v100", {"gpus_per_node": 1, "cpus_per_task": 20}, "4 GPU-hours = 2 h x max(1 GPU, 20 of 40 cpus = 2 GPUs)"),
-    ("v100", {"gpus_per_node": 1, "cpus_per_task": 30}, "6 GPU-hours = 2 h x max(1 GPU, 30 of 40 cpus = 3 GPUs)"),
-    ("gpu_p2", {"gpus_per_node": 1, "cpus_per_task": 3}, "2 GPU-hours = 2 h x 1 GPU"),
-    ("gpu_p2", {"gpus_per_node": 1, "cpus_per_task": 12}, "8 GPU-hours = 2 h x max(1 GPU, 12 of 24 cpus = 4 GPUs)"),
-    ("a100", {"gpus_per_node": 1, "cpus_per_task": 32}, "8 GPU-hours = 2 h x max(1 GPU, 32 of 64 cpus = 4 GPUs)"),
-    ("h100", {"gpus_per_node": 1, "cpus_per_task": 24}, "2 GPU-hours = 2 h x 1 GPU"),
-    ("h100", {"gpus_per_node": 1, "cpus_per_task": 48}, "4 GPU-hours = 2 h x max(1 GPU, 48 of 96 cpus = 2 GPUs)"),
-    ("v100", {"nodes": 2}, "16 GPU-hours = 2 h x 2 nodes x 4 GPUs"),
-    ("v100", {"nodes": 2, "gpus_per_node": 1}, "16 GPU-hours = 2 h x 2 nodes x 4 GPUs"),
-    ("gpu_p2", {"nodes": 2, "gpus_per_node": 2}, "32 GPU-hours = 2 h x 2 nodes x 8 GPUs"),
-    ("a100", {"nodes": 2, "gpus_per_node": 4}, "32 GPU-hours = 2 h x 2 nodes x 8 GPUs"),
-    ("h100", {"nodes": 3}, "24 GPU-hours = 2 h x 3 nodes x 4 GPUs"),
+    ("v100", {"gpus_per_node": 1, "cpus_per_task": 10}, "2 GPU-hours = 2 h x max(1 GPU, 10 cpus / 10)"),
+    ("v100", {"gpus_per_node": 1, "cpus_per_task": 11}, "4 GPU-hours = 2 h x max(1 GPU, 11 cpus / 10 = 2)"),
+    ("v100", {"gpus_per_node": 1, "cpus_per_task": 20}, "4 GPU-hours = 2 h x max(1 GPU, 20 cpus / 10)"),
+    ("v100", {"gpus_per_node": 1, "cpus_per_task": 30}, "6 GPU-hours = 2 h x max(1 GPU, 30 cpus / 10)"),
+    ("gpu_p2", {"gpus_per_node": 1, "cpus_per_task": 3}, "2 GPU-hours = 2 h x max(1 GPU, 3 cpus / 3)"),
+    ("gpu_p2", {"gpus_per_node": 1, "cpus_per_task": 12}, "8 GPU-hours = 2 h x max(1 GPU, 12 cpus / 3)"),
+    ("a100", {"gpus_per_node": 1, "cpus_per_task": 32}, "8 GPU-hours = 2 h x max(1 GPU, 32 cpus / 8)"),
+    ("h100", {"gpus_per_node": 1, "cpus_per_task": 24}, "2 GPU-hours = 2 h x max(1 GPU, 24 cpus / 24)"),
+    ("h100", {"gpus_per_node": 1, "cpus_per_task": 48}, "4 GPU-hours = 2 h x max(1 GPU, 48 cpus / 24)"),
+    ("v100", {"nodes": 2}, "16 GPU-hours = 2 h x max(8 GPUs, 80 cpus / 10)"),
+    ("v100", {"nodes": 2, "gpus_per_node": 1}, "16 GPU-hours = 2 h x max(8 GPUs, 80 cpus / 10)"),
+    ("gpu_p2", {"nodes": 2, "gpus_per_node": 2}, "32 GPU-hours = 2 h x max(16 GPUs, 48 cpus / 3)"),
+    ("a100", {"nodes": 2, "gpus_per_node": 4}, "32 GPU-hours = 2 h x max(16 GPUs, 128 cpus / 8)"),
+    ("h100", {"nodes": 3}, "24 GPU-hours = 2 h x max(12 GPUs, 288 cpus / 24)"),
     ("cpu_p1", {"tasks_per_node": 1, "cpus_per_task": 4}, "8 core-hours = 2 h x 4 cpus"),
     ("cpu_p1", {"nodes": 2, "tasks_per_node": 1, "cpus_per_task": 4}, "160 core-hours = 2 h x 80 cpus"),
-    ("v100", {"max_attempts": 5}, "40 GPU-hours = 5 attempts x 2 h x 4 GPUs"),
+    ("v100", {"max_attempts": 5}, "40 GPU-hours = 5 attempts x 2 h x max(4 GPUs, 40 cpus / 10)"),
 ]
 
 

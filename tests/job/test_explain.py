@@ -151,7 +151,7 @@ def test_why_there_is_a_jobfs(lines):
     (line,) = [line for line in said if "jobfs" in line["text"]]
     assert line["text"] == "#PBS -l jobfs=800GB"
     where = {origin["key"]: origin["where"] for origin in line["origins"]}
-    assert line["origins"][0]["where"] == f"gadi.sh.j2:{line_of(paths.shipped('templates') / 'gadi.sh.j2', '-l jobfs')}"
+    assert line["origins"][0]["where"] == f"pbs.sh.j2:{line_of(paths.shipped('templates') / 'pbs.sh.j2', '-l jobfs')}"
     assert where["ask_jobfs"] == f"gadi.yaml:{line_of(gadi, 'ask_jobfs: true')}"
     assert where["partitions.gpuvolta.jobfs_gb_per_node"] == f"gadi.yaml:{line_of(gadi, 'and for 800GB')}"
     assert where["nodes"] == "--nodes"
@@ -273,7 +273,7 @@ def test_own_template_is_named(lines, work):
     first, second = [line for line in said if "ngpus" in line["text"]]
     assert {one["where"] for one in first["origins"][:2]} == {"templates/mine.sh.j2:5", "templates/mine.sh.j2:3"}
     assert "--nodes" in [one["where"] for one in first["origins"]]
-    assert second["origins"][0]["where"].startswith("gadi.sh.j2:")
+    assert second["origins"][0]["where"].startswith("pbs.sh.j2:")
 
 
 def test_template_that_calls_the_plan(lines, work):
@@ -336,7 +336,7 @@ def test_for_people(cli, work):
     notes = [line for line in shown if line.startswith(27 * " ")]
     assert [line[26:] for line in shown if line not in notes] == plain.splitlines()
     assert max(map(len, notes)) <= 120
-    place = f"gadi.sh.j2:{line_of(paths.shipped('templates') / 'gadi.sh.j2', '-l mem=')}"
+    place = f"pbs.sh.j2:{line_of(paths.shipped('templates') / 'pbs.sh.j2', '-l mem=')}"
     where = shown.index(f"{place:25} #PBS -l mem=760GB")
     gadi = paths.shipped("site_profiles") / "gadi.yaml"
     assert [line.strip() for line in shown[where + 1 : where + 5]] == [

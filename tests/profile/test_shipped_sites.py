@@ -164,8 +164,8 @@ def test_gadi_prices():
     assert [GADI.partitions[row.split()[0]].charge.rate for row in QUEUES] == RATES
     for name, cpus, mem, su in EXAMPLES:
         gpus = cpus // 12 if name == "gpuvolta" else 0
-        sizes = {"nodes": 1, "gpus_per_node": gpus, "cpus_per_node": cpus, "mem_gb": mem}
-        cost = job_cost(GADI.partitions[name], seconds=5 * 3600, **sizes)
+        sizes = {"nodes": 1, "gpus": gpus, "cpus": cpus, "mem_gb": mem}
+        cost = job_cost(GADI.partitions[name].charge, seconds=5 * 3600, **sizes)
         assert cost and cost.amount == su
 
 
@@ -173,9 +173,9 @@ def test_gadi_prices():
 def test_gadi_charges_memory_by_the_node(name):
     """A whole node with the memory asked for by default costs no more than its cores."""
     queue = GADI.partitions[name]
-    assert queue.charge and queue.charge.mem_gb_per_core and queue.cores_per_node
+    assert queue.charge and queue.charge.mem_gb and queue.cores_per_node
     usual = queue.default_mem_gb_per_node or queue.mem_gb_per_node
-    assert usual and usual <= queue.charge.mem_gb_per_core * queue.cores_per_node + 1e-9
+    assert usual and usual <= queue.charge.mem_gb * queue.cores_per_node + 1e-9
 
 
 def test_gadi_asks_as_nci_does():

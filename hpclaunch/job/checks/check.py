@@ -44,6 +44,11 @@ def partition_key(plan: Plan, *rest: str | int) -> Key:
     return ("partitions", plan.partition_name, *rest)
 
 
+def own_key(plan: Plan, name: str) -> Key:
+    """Return the place of a key that the plan's partition may have instead of its site."""
+    return (name,) if getattr(plan.partition, name) is None else partition_key(plan, name)
+
+
 def is_unconfirmed(site: Site, key: Key) -> bool:
     """Tell whether the profile lists `key`, or what holds it, among those whose source is weak."""
     if key[0] != "partitions":

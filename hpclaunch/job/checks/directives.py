@@ -31,6 +31,8 @@ def _given(plan: Plan) -> Directives:
 def directives(plan: Plan) -> Iterator[Found]:
     """Refuse what a scheduler cannot read, or reads otherwise than meant; warn of unknown options and of jobs' ids."""
     yield from found_in_directives(plan, "directives")
+    if not plan.script and (mixed := _given(plan).complete):
+        yield Found(f"{mixed}: all nodes of a request are alike; submit a script of your own with --script")
     for option in _given(plan).all("W", "dependency") if plan.script else ():
         if found := re.search(r"\bafter\w*:(\d[\w.-]*)", option.value):
             text = f"{option.directive}: {found[1]} is an old job the next time; give it on the command line"
@@ -145,6 +147,9 @@ def arrays(plan: Plan) -> Iterator[Found]:
             (known and known.max_jobs and count > known.max_jobs,
              f"{count} jobs exceed {known and known.name}'s limit of {known and known.max_jobs} a user, waiting ones "
              "included, whatever stands after %; split it", place),
+            (plan.partition.max_jobs and count > plan.partition.max_jobs,
+             f"{count} jobs exceed {plan.partition_name}'s limit of {plan.partition.max_jobs} a user; split it",
+             partition_key(plan, "max_jobs")),
             (option.name == "J" and not reruns, "PBS makes arrays of rerunnable jobs only; use "
              + ("#PBS -r y" if plan.script else "--directive '-r y'"), ("rerunnable",)),
         ]  # fmt: skip

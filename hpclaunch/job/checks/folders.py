@@ -78,10 +78,17 @@ def storage(plan: Plan) -> Iterator[Found]:
     own = [as_named(plan.site, name) for name in request.storage]
     if plan.script:
         yield from _unseen(plan, own)
-    prefixes = tuple(f"{name}/" for name in roots.values())
+        if roots and not (own or plan.site.storage_given):
+            text, right = (
+                f"no file systems requested, and a job on {plan.name} must name some",
+                {"storage": plan.storage},
+            )
+            yield Found(text, ("storage_roots",), suggestions=[right] if plan.storage else [], at=plan.script.last)
+    whole = plan.site.storage_whole
+    prefixes = tuple(name if whole else f"{name}/" for name in roots.values())
     for name in own if plan.script else plan.storage if roots else ():
-        if not name.startswith(prefixes):
-            forms = ", ".join(f"{prefix}PROJECT" for prefix in dict.fromkeys(prefixes))
+        if not (name in prefixes if whole else name.startswith(prefixes)):
+            forms = ", ".join(prefix if whole else f"{prefix}PROJECT" for prefix in dict.fromkeys(prefixes))
             yield Found(f"{name!r} names no file system of {plan.name}; use {forms}", ("storage_roots",))
     text = "\n".join(() if plan.script else (*request.setup, *request.env.values(), request.venv or ""))
     for root, name in roots.items() if "$" in text else ():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpclaunch.errors import did_you_mean
+from hpclaunch.errors import counted, did_you_mean
 from hpclaunch.job.checks import sizes
 from hpclaunch.job.checks.check import is_unconfirmed, partition_key
 from hpclaunch.job.checks.suggestions import option
 from hpclaunch.job.diagnostic import Found, Suggestion
-from hpclaunch.job.limits import qos_limits, tier_of
+from hpclaunch.job.limits import Size, common_limits, kept, qos_limits, tier_of
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import NONE, Request, quote
 from hpclaunch.paths import WORKLOADS
@@ -78,12 +78,16 @@ def hint(plan: Plan) -> Iterator[Found]:
 
 
 def walltime(plan: Plan) -> Iterator[Found]:
-    """Refuse a walltime above the partition's limit for the job's size, an unreadable one, and a script without one."""
+    """Refuse a walltime outside the partition's limits for the job's size, an unreadable one, and none in a script."""
     script, tiers = plan.script, plan.partition.walltime
     if script and not plan.request.walltime and "walltime" not in script.lines and not plan.site.any_partition:
         text = f"no walltime requested, and the site's default may be short; use {option(plan, 'walltime', 'HH:MM:SS')}"
         yield Found(text, ("default_walltime",), warns=plan.partition.free, at=script.last)
-    number = tier_of(tiers, plan.cpus)
+    for key, text in common_limits(plan.partition_name, plan.partition, plan.seconds, plan.nodes):
+        place, limit = partition_key(plan, key), getattr(plan.partition, key)
+        if key == "min_walltime":
+            yield Found(text, place, suggestions=[kept(key, limit)])
+    number = tier_of(tiers, plan.cpus, plan.nodes)
     limits = [times.clock_seconds(tier.max_walltime) for tier in tiers]
     if number is None or plan.seconds <= limits[number]:
         return
@@ -91,7 +95,7 @@ def walltime(plan: Plan) -> Iterator[Found]:
     shorter: list[Suggestion] = [{"walltime": most}]
     for limit, tier in zip(limits[:number], tiers, strict=False):
         if plan.seconds <= limit:
-            shorter += sizes.at_most(plan, tier.max_cores or 0)[:1]
+            shorter += [{"nodes": tier.max_nodes}] if tier.max_nodes else sizes.at_most(plan, tier.max_cores or 0)[:1]
     text = f"{plan.walltime} exceeds {plan.partition_name}'s limit of {most}{_span(plan, number)}"
     yield Found(text, partition_key(plan, "walltime", number, "max_walltime"), suggestions=shorter)
 
@@ -106,6 +110,9 @@ def hang(plan: Plan) -> Iterator[Found]:
 def _span(plan: Plan, number: int) -> str:
     """Return the sizes for which a tier counts, or nothing if it counts for all."""
     tiers = plan.partition.walltime
+    if nodes := tiers[number].max_nodes:
+        least = (tiers[number - 1].max_nodes or 0) + 1 if number else 1
+        return f" for {least}-{nodes} nodes" if least < nodes else f" for {counted(nodes, 'node')}"
     step = (plan.partition.cores_per_node or 1) if plan.site.multi_node == "whole" else 1
     before = tiers[number - 1].max_cores if number else None
     most = tiers[number].max_cores or plan.partition.max_cores
@@ -130,21 +137,21 @@ def qos(plan: Plan) -> Iterator[Found]:
         elif not plan.site.any_partition:
             text += f"{did_you_mean(own.name, known)}; with --force qos one of a special allocation passes"
             yield Found(text, partition_key(plan, "qos"))
-    job = plan.seconds, plan.gpus, plan.cpus
-    fitting: list[Suggestion] = [{"qos": other.name} for other in part.qos if not [*qos_limits(other, *job)]][:1]
+    job = Size(plan.seconds, plan.nodes, plan.gpus, plan.cpus)
+    fitting: list[Suggestion] = [{"qos": other.name} for other in part.qos if not [*qos_limits(other, job)]][:1]
     for i, one in enumerate(part.qos):
         if one == own or (own is None and one.automatic):
-            for key, message in qos_limits(one, *job):
+            for key, message in qos_limits(one, job):
                 certain = plan.script is not None and one.default and bool(fitting) and "qos" not in plan.script.lines
-                at = "walltime" if key == "max_walltime" else "nodes"
+                at = "walltime" if key.endswith("walltime") else "nodes"
                 right = [*fitting, *_smaller(plan, one, key)]
                 yield Found(message, partition_key(plan, "qos", i, key), suggestions=right, at=at, certain=certain)
 
 
 def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     """Return how the job keeps to a limit of `qos`."""
-    if key == "max_walltime":
-        return [{"walltime": qos.max_walltime}]
+    if key.endswith(("_walltime", "_nodes")):
+        return [kept(key, getattr(qos, key))]
     most, each = int(getattr(qos, key)), plan.gpus_per_node
     if key == "max_cores":
         return sizes.at_most(plan, most)

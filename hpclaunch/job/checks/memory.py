@@ -6,8 +6,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from hpclaunch.job.checks.check import QSUB, partition_key
-from hpclaunch.job.cost import charged_gb
+from hpclaunch.job.checks.check import QSUB, own_key, partition_key
+from hpclaunch.job.cost import shares
 from hpclaunch.job.diagnostic import Found
 from hpclaunch.job.directives.read import dialect
 from hpclaunch.job.plan import Plan
@@ -21,9 +21,9 @@ def memory(plan: Plan) -> Iterator[Found]:
     if plan.request.mem_gb:
         option = plan.script.directives.last("mem", "mem-per-cpu", "mem-per-gpu", "l.mem") if plan.script else None
         asked.append(option.directive if option else f"--mem-gb {plan.request.mem_gb}")
-    if asked and plan.site.memory_follows_cpus:
+    if asked and "mem" in plan.omitted:
         text = f"{', '.join(asked)}: on {plan.name} memory comes with the cores; leave it out, "
-        yield Found(f"{text}request more cores for more memory", ("memory_follows_cpus",))
+        yield Found(f"{text}request more cores for more memory", own_key(plan, "omit"))
 
 
 def _of_node(plan: Plan, key: str) -> Iterator[Found]:
@@ -45,14 +45,16 @@ def _of_node(plan: Plan, key: str) -> Iterator[Found]:
 def memory_charge(plan: Plan) -> Iterator[Found]:
     """Warn of memory that is charged as more cores than the job has."""
     charge, total = plan.partition.charge, plan.mem_gb
-    if plan.request.mem_gb and total and charge and charge.mem_gb_per_core:
-        as_cores = charged_gb(charge, total) / charge.mem_gb_per_core
-        if as_cores > plan.cpus * 1.05:  # less is not worth a word
+    if plan.request.mem_gb and total and charge and charge.mem_gb:
+        units = shares(charge, nodes=plan.nodes, gpus=plan.gpus, cpus=plan.cpus, mem_gb=total)
+        memory, _ = units.pop("mem_gb")
+        other = max((number for number, _ in units.values()), default=plan.nodes)
+        if memory > other * 1.05:  # less is not worth a word
             block = charge.mem_gb_block or 1
-            free = int(charge.mem_gb_per_core * plan.cpus // block * block / plan.nodes)
-            text = f"{total} GB are charged as {as_cores:.6g} cores, {as_cores / plan.cpus:.3g} times the "
-            key, less = partition_key(plan, "charge", "mem_gb_per_core"), [{"mem_gb": free}] if free else []
-            yield Found(f"{text}{plan.cpus} requested", key, warns=True, suggestions=less)
+            free = int(charge.mem_gb * other // block * block / plan.nodes)
+            text = f"{total} GB are charged as {memory:.6g} {charge.per}s, {memory / other:.3g} times the "
+            key, less = partition_key(plan, "charge", "mem_gb"), [{"mem_gb": free}] if free else []
+            yield Found(f"{text}{other:.6g} requested", key, warns=True, suggestions=less)
 
 
 def jobfs(plan: Plan) -> Iterator[Found]:

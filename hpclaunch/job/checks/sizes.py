@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpclaunch.errors import counted
-from hpclaunch.job.checks.check import partition_key
-from hpclaunch.job.diagnostic import Found, Suggestion
+from hpclaunch.job.checks.check import own_key, partition_key
+from hpclaunch.job.diagnostic import Edit, Found, Suggestion
+from hpclaunch.job.limits import common_limits, kept
 from hpclaunch.job.plan import Plan
+from hpclaunch.profile.yamlfile import Key
 
 LIGHTNING_SLURM = (
     "https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.2/src/lightning/fabric/plugins/environments/slurm.py"
@@ -63,17 +65,21 @@ def ranks(plan: Plan) -> Iterator[Found]:
 def whole_nodes(plan: Plan) -> Iterator[Found]:
     """Refuse a part of each of several nodes where a site takes whole nodes only; warn where all of each is charged."""
     each, most, cores = plan.gpus_per_node, plan.partition.gpus_per_node, plan.partition.cores_per_node
-    way, key, written = plan.site.multi_node, ("multi_node",), plan.script.cpus if plan.script else None
-    several, unit = plan.nodes > 1, "GPUs"
-    if way == "exclusive" and several and not most:
+    way, written, several, unit = plan.site.multi_node, plan.script.cpus if plan.script else 0, plan.nodes > 1, "GPUs"
+    key: Key = ("multi_node",)
+    when = f"{plan.name} charges a job {'on several nodes' if several else 'with --exclusive'}"
+    always = plan.partition.whole_nodes
+    if always:
+        way, key, when = "exclusive", partition_key(plan, "whole_nodes"), f"{plan.partition_name} charges a job"
+    if way == "exclusive" and (several or always) and not most:
         each, most, unit = plan.tasks_per_node * plan.cpus_per_task, cores or 0, "cores"
     text = f"{counted(plan.nodes, 'node')} with {each} of {most} {unit}{' each' if several else ''}: "
-    parts = 0 < each < most and (several or "--exclusive" in plan.directives)
+    parts = 0 < each < most and (several or always or "--exclusive" in plan.directives)
     if parts and way == "whole":
         right: Suggestion = {"gpus_per_node": most} if plan.gpus > most else {"nodes": 1, "gpus_per_node": plan.gpus}
         yield Found(f"{text}on several nodes {plan.name} takes whole nodes only", key, suggestions=[right])
     if parts and way == "exclusive":
-        text += f"{plan.name} charges a job {'on several nodes' if several else 'with --exclusive'} for all "
+        text += f"{when} for all "
         text += ", ".join(filter(None, [f"{plan.nodes * most} {unit}", str(plan.cost or "")]))
         yield Found(text, key, warns=True)
     if way == "whole" and cores and written and written > cores and written % cores and not each:
@@ -93,12 +99,23 @@ def cpus(plan: Plan) -> Iterator[Found]:
         fewer = [{"cpus_per_task": max(cores // tasks, 1)}, default, {"tasks_per_node": max(cores // each, 1)}]
         text = f"{shape}, but a {where} node has {cores}"
         yield Found(text, partition_key(plan, "cores_per_node"), suggestions=fewer)
-    elif share and tasks * each > share and not (plan.nodes > 1 and plan.site.multi_node == "exclusive"):
+    elif (
+        share
+        and tasks * each > share
+        and not (part.whole_nodes or (plan.nodes > 1 and plan.site.multi_node == "exclusive"))
+    ):
         exact = part.cpus_per_gpu_exact
         text = f"{shape} exceed the {gpus} x {per_gpu} = {share} that {where} gives with {counted(gpus, 'GPU')}"
-        text += "" if exact else "; the surplus is charged as more GPUs"
+        text += "; the surplus is charged as more GPUs" if part.charge and part.charge.cores and not exact else ""
         right = [{"cpus_per_task": max(share // tasks, 1)}, default]
         yield Found(text, key, warns=not exact, suggestions=right)
+    option = script and "cpus" in plan.omitted and script.directives.last("cpus-per-task", "cpus-per-gpu")
+    if option:
+        text, edits = (
+            f"{option.directive}: on {plan.name} cores come with the GPUs",
+            [Edit(option.line, rf"\s*{option.pattern}", "")],
+        )
+        yield Found(f"{text}; leave it out", own_key(plan, "omit"), at=option.line, edits=edits)
     if not (script and share):
         return
     # In a request these are filled in.
@@ -106,14 +123,15 @@ def cpus(plan: Plan) -> Iterator[Found]:
         text = f"{counted(script.cpus, 'core')} with {counted(plan.gpus, 'GPU')}: {where} requires {per_gpu} cores "
         yield Found(f"{text}for each GPU", key, suggestions=[default], certain=True)
     whole = script.directives.last("exclusive")
-    if plan.scheduler.starts_ranks and not plan.request.cpus_per_task and share // tasks > 1 and not whole:
+    given = plan.request.cpus_per_task or "cpus" in plan.omitted or whole
+    if plan.scheduler.starts_ranks and share // tasks > 1 and not given:
         text = f"no cores requested: each task gets 1, though {where} gives {per_gpu} with each GPU"
         right = [{"cpus_per_task": share // tasks}]
         yield Found(text, key, warns=True, suggestions=right, at=script.last, certain=True)
 
 
 def size(plan: Plan) -> Iterator[Found]:
-    """Refuse more cores than a partition gives to one job, fewer than it wants, and what is no multiple of its step."""
+    """Refuse more cores or nodes than a partition gives to a job, fewer than it wants, and no multiple of its step."""
     cores, part, where = plan.cpus, plan.partition, plan.partition_name
     shape = f"{counted(plan.nodes, 'node')} with {counted(cores, 'core')}"
     if part.max_cores and cores > part.max_cores:
@@ -125,6 +143,10 @@ def size(plan: Plan) -> Iterator[Found]:
     if (step := part.core_step) and cores % step:
         text, right = f"{shape}: {where} gives cores in multiples of {step}", -(-cores // step) * step
         yield Found(text, partition_key(plan, "core_step"), suggestions=at_least(plan, right)[:1])
+    for key, text in common_limits(where, part, plan.seconds, plan.nodes):
+        if key != "min_walltime":
+            others = [{"partition": name} for name, other in plan.site.partitions.items() if other.gpu == part.gpu]
+            yield Found(text, partition_key(plan, key), suggestions=[kept(key, getattr(part, key)), *others])
 
 
 def at_most(plan: Plan, cores: int) -> list[Suggestion]:

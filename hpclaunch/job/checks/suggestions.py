@@ -20,6 +20,8 @@ _TOTALS = {"mem_gb", "jobfs_gb"}
 
 def option(plan: Plan, key: str, value: Any) -> str:
     """Return how users of this plan write a key with its value: --walltime 1h, or in a script -l walltime=1h."""
+    if plan.script and key == "account":
+        return plan.site.account_form.replace("{account}", value)
     if plan.script:
         return dialect(plan.site.scheduler).WORDS[key].format(value)
     name = "-A" if key == "account" else f"--{key.replace('_', '-')}"

@@ -40,7 +40,12 @@ _OWN = {"account", "partition", "qos", "mail-user", "time", "constraint", "stora
 
 
 def account(plan: Plan) -> Iterator[Found]:
-    """Refuse an account whose suffix is another partition's; warn of none."""
+    """Refuse an account of another form than the site's, or whose suffix is another partition's; warn of none."""
+    pattern = plan.site.account_pattern
+    if plan.account and pattern and not re.fullmatch(pattern, plan.account):
+        use = f"; use {plan.site.account_help}" if plan.site.account_help else ""
+        text = f"{plan.account} is no account of {plan.name}, which have the form {pattern}{use}"
+        yield Found(text, ("account_pattern",))
     suffixes, own, script = plan.partition.account_suffixes, plan.site.partitions, plan.script
     if plan.account is None:
         if plan.site.account_help and not (plan.partition.free or (script and "account" in script.lines)):

@@ -40,6 +40,7 @@ class Asked(Struct):
     seconds: int | None = None
     folder: bool = False  # the job starts in the folder of its submission
     open_queue: bool = False  # the site chooses where it runs
+    mixed: str = ""  # why its nodes are of several kinds, which a request cannot say
 
     def set(self, key: str, value: Any, option: Option) -> None:
         """Note a value and where it stands."""

@@ -40,7 +40,7 @@ class Directives(Struct):
     options: list[Option] = []
     found: list[tuple[str, Found]] = []
     lines: list[int] = []
-    complete: bool = False  # what follows is about another part of the job
+    complete: str = ""  # what follows is about another part of the job, for this reason
 
     def all(self, *names: str) -> Iterator[Option]:
         """Yield all options of these names."""

@@ -11,9 +11,9 @@ from typing import Any
 from hpclaunch.job.diagnostic import Edit
 from hpclaunch.job.directives.asked import Asked, quoted, start
 from hpclaunch.job.directives.options import Directives, Option
-from hpclaunch.job.directives.read import split, words
+from hpclaunch.job.directives.read import account_option, option_of, split, words
 from hpclaunch.job.plan import Plan
-from hpclaunch.profile.model import Partition
+from hpclaunch.profile.model import Partition, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.values import count, pbs_gb, pbs_seconds, whole_gb
 from hpclaunch.schedulers.walltime import clock
@@ -21,9 +21,10 @@ from hpclaunch.schedulers.walltime import clock
 _SEEN = "OpenPBS 23.06, seen"
 _LETTERS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"  # of qsub(1B); a colon behind those with a value
 _OTHERS = {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}
-_TAKEN = words("N P q v V I X l.walltime l.ncpus l.ngpus l.mem l.jobfs l.storage l.wd l.place l.select l.nodes")
+_TAKEN = words("N q v V I X l.walltime l.ncpus l.ngpus l.mem l.jobfs l.wd l.place l.select l.nodes")
+_CHUNK = words("ncpus ngpus mem mpiprocs ompthreads")
 
-WORDS = {"walltime": "-l walltime={}", "account": "-P {}", "partition": "-q {}"}
+WORDS = {"walltime": "-l walltime={}", "partition": "-q {}"}
 TOGETHER = True
 
 
@@ -59,12 +60,14 @@ def read_line(found: Directives, number: int, text: str) -> None:
 def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
     """Return what directives ask for; options `typed` on the command line win."""
     asked = start(profile, directives, typed)
-    asked.take({"N": "job_name", "P": "account", "q": "partition"})
+    site, account = profile.site, account_option(profile.site)
+    asked.take({"N": "job_name", account: "account", "q": "partition"})
     asked.values |= typed
     _queue(asked)
     asked.folder = directives.first("l.wd") is not None
-    if storage := directives.first("l.storage"):
-        asked.set("storage", [part for part in storage.value.split("+") if part], storage)
+    named = _storage_option(site)
+    if storage := directives.first(named):
+        asked.set("storage", [part for part in storage.value.split(site.storage_join) if part], storage)
     for option in directives.all("v"):  # quotes and backslashes protect commas
         items = re.findall(r"(?:[^,'\"\\]|\\.|'[^']*'|\"[^\"]*\")+", option.value)
         asked.variables(option, [re.sub(r"\\(.)|['\"]", r"\1", item) for item in items], "-v ")
@@ -78,9 +81,14 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
     asked.time(directives.first("l.walltime"), pbs_seconds)
     _sizes(asked)
     for option in directives.options:
-        if option.name not in _TAKEN:
+        if option.name not in _TAKEN | {account, named}:
             asked.carry(option, option.directive if option.name.startswith("l.") else quoted(option, " "))
     return asked
+
+
+def _storage_option(site: Site) -> str:
+    option = option_of(site.storage_directive, site.scheduler)
+    return option.name if option else ""
 
 
 def _queue(asked: Asked) -> None:
@@ -105,22 +113,20 @@ def _sizes(asked: Asked) -> None:
     of_cpus, of_gpus = given.first("l.ncpus"), given.first("l.ngpus")
     number, pairs = 1, dict[str, str]()
     if option := given.first("l.select") or given.first("l.nodes"):
-        asked.carry(option, option.directive)
-        known = given.value(option, _read_chunks) or []
-        if len(known) > 1:
-            asked.left.append((option.line, option.directive, "chunks of several kinds"))
+        number, pairs = _chunks(asked, option)
         for other in filter(None, (of_cpus, of_gpus)):
             text = f"{other.directive} beside {option.directive}: PBS takes chunks or totals, not both"
             given.say(other.line, text)
-        if not known:
+        if not number:
             return
-        number, pairs, of_cpus, of_gpus = sum(chunk[0] for chunk in known), known[0][1], option, option
+        cores = cores if option.name == "l.nodes" or asked.profile.site.totals else None  # each chunk is a node
+        of_cpus = of_gpus = option
 
     def size(*names: str) -> int:
         return number * next((int(pairs[name]) for name in names if name in pairs), 0)
 
-    cpus = size("ncpus", "ppn") if pairs else given.value(of_cpus, count)
-    gpus = size("ngpus", "gpus") if pairs else given.value(of_gpus, lambda text: count(text, 0))
+    cpus = size("ncpus", "ppn") if option else given.value(of_cpus, count)
+    gpus = size("ngpus", "gpus") if option else given.value(of_gpus, lambda text: count(text, 0))
     asked.total = cpus = cpus or number
     asked.nodes = max(math.ceil(cpus / cores), 1) if cores else number
     asked.cpus, asked.gpus = math.ceil(cpus / asked.nodes), (gpus or 0) // asked.nodes
@@ -139,11 +145,32 @@ def _sizes(asked: Asked) -> None:
                 asked.set(key, whole_gb(gb * (number if chunk else 1) / asked.nodes), of_size)
 
 
+def _chunks(asked: Asked, option: Option) -> tuple[int, dict[str, str]]:
+    """Return the number of chunks and the words of the first, with a node's sizes if the site's chunks have none."""
+    site, part, known = asked.profile.site, asked.partition, asked.directives.value(option, _read_chunks) or [(0, {})]
+    number, pairs = sum(chunk[0] for chunk in known), known[0][1]
+    if len(known) > 1:
+        asked.mixed = f"{option.directive}: chunks of several kinds"
+    if option.name == "l.nodes" or site.totals:
+        asked.carry(option, option.directive)
+        return number, pairs
+    words = site.own(part, "chunk")
+    extra = [
+        f"{name}={value}" for name, value in pairs.items() if name not in _CHUNK and f"{name}={value}" not in words
+    ]
+    if extra:
+        asked.left.append((option.line, option.directive, f"{':'.join(extra)} in its chunks"))
+    if not any(word.startswith("ncpus") for word in (*words, *pairs)):
+        asked.cpus_said = False
+        pairs = {"ncpus": str(part.cores_per_node or 1), "ngpus": str(part.gpus_per_node)} | pairs
+    return number, pairs
+
+
 def _read_chunks(text: str) -> list[tuple[int, dict[str, str]]]:
     chunks = []
     for part in text.split("+"):
         head, _, rest = part.partition(":") if part[:1].isdecimal() else ("1", "", part)
-        pairs = dict(item.partition("=")[::2] for item in rest.split(":"))
+        pairs = dict(item.partition("=")[::2] for item in rest.split(":") if item)
         sizes = [head, *(pairs.get(name, "1") for name in ("ncpus", "ngpus", "ppn", "gpus", "mpiprocs"))]
         if not all(re.fullmatch(r"\d{1,6}", size) for size in sizes) or not int(head):
             raise ValueError("expected NUMBER:NAME=VALUE:..., like 2:ncpus=48:mem=190gb")
@@ -157,17 +184,20 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
         "l.ncpus": ("cpus_per_task", str(plan.cpus)),
         "l.ngpus": ("gpus_per_node", str(plan.gpus)),
         "l.mem": ("mem_gb", f"{plan.mem_gb}GB" if plan.mem_gb else None),
-        "l.select": ("nodes", None),
+        "l.select": ("nodes or --mem_gb", None),
         "l.nodes": ("nodes", None),
         "l.walltime": ("walltime", plan.walltime),
-        "P": ("account", plan.account),
+        account_option(plan.site): ("account", plan.account),
         "q": ("partition", plan.partition_name),
         "N": ("job_name", plan.job_name),
     }
+    if not plan.site.totals:
+        rows |= dict.fromkeys(("l.ncpus", "l.ngpus", "l.mem"), ("nodes", None)) | {"l.select": ("nodes", plan.select)}
     if plan.site.ask_jobfs:
         rows["l.jobfs"] = ("jobfs_gb", f"{plan.jobfs_gb}GB" if plan.jobfs_gb else None)
     if plan.site.storage_roots:
-        rows["l.storage"] = ("storage", "+".join(plan.request.storage if plan.script else plan.storage) or None)
+        names = plan.site.storage_join.join(plan.request.storage if plan.script else plan.storage)
+        rows[_storage_option(plan.site)] = ("storage", names or None)
     texts = {name: f"-l {name[2:]}=" if name.startswith("l.") else f"-{name} " for name in rows}
     return {name: (key, value, f"{texts[name]}{value}") for name, (key, value) in rows.items()}
 

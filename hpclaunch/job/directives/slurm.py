@@ -9,7 +9,7 @@ from hpclaunch.errors import did_you_mean
 from hpclaunch.job.diagnostic import Edit
 from hpclaunch.job.directives.asked import Asked, quoted, start
 from hpclaunch.job.directives.options import Directives, Option
-from hpclaunch.job.directives.read import split, words
+from hpclaunch.job.directives.read import option_of, split, words
 from hpclaunch.job.directives.sbatch import SLURM_SAME, SLURM_SHORT, SLURM_TAKES
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.model import Partition
@@ -33,7 +33,7 @@ _SIZES = {
     "cpus_per_task": ("cpus-per-task", "cpus-per-gpu", "ntasks-per-node", "ntasks"),
 }
 
-WORDS = {"walltime": "--time={}", "account": "--account={}", "partition": "--partition={}"}
+WORDS = {"walltime": "--time={}", "partition": "--partition={}"}
 TOGETHER = False
 
 
@@ -41,7 +41,7 @@ def read_line(found: Directives, number: int, text: str) -> None:
     """Add the options of one directive, `text` being what follows #SBATCH."""
     words = [] if found.complete else split(found, number, text, "#")
     if words in (["hetjob"], ["packjob"]):  # what follows is another part of the job
-        found.complete = True
+        found.complete = f"#SBATCH {words[0]}: a heterogeneous job"
         return
     while words:
         word = words.pop(0)
@@ -87,7 +87,7 @@ def _unknown(found: Directives, number: int, word: str, words: list[str]) -> Non
 def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
     """Return what directives ask for; options `typed` on the command line win."""
     asked = start(profile, directives, typed)
-    asked.folder = True
+    asked.folder, asked.mixed = True, directives.complete
     asked.take({"job-name": "job_name", "account": "account", "qos": "qos"})
     _partition(asked, typed)
     asked.values |= typed
@@ -193,6 +193,8 @@ def _nodes(text: str) -> int:
 def _gpus(asked: Asked, tasks: int) -> int:
     """Return how many GPUs a node has in the job of so many tasks; note their model and other gres."""
     found, given = [], asked.directives
+    form = asked.profile.site.own(asked.partition, "gpu_directive")
+    own = option_of(form, asked.profile.site.scheduler)
     for name, times, shared in (
         ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
     ):  # fmt: skip
@@ -200,9 +202,12 @@ def _gpus(asked: Asked, tasks: int) -> int:
         read = given.value(option, _gres if name == "gres" else _models)
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
-        if option and read and read[1]:
+        known = (
+            own and option and own.name == name and option.value == own.value.replace("{gpus}", str(read and read[0]))
+        )
+        if option and read and read[1] and not known:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))
-    return found[0] if found else 0
+    return found[0] if found else 0 if form else asked.partition.gpus_per_node
 
 
 def _models(text: str) -> tuple[int | None, bool]:
@@ -223,13 +228,15 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
     name, way = plan.partition_name, _way(plan.partition_name, plan.partition)
     threads = plan.script.threads if plan.script else 1
+    gpus = option_of(plan.gpu_directive, plan.site.scheduler)
     rows: dict[str, tuple[str, str | None]] = {
         "nodes": ("nodes", str(plan.nodes)),
         "ntasks-per-node": ("tasks_per_node", str(plan.starts_per_node)),
         "ntasks": ("nodes or --tasks_per_node", str(plan.starts)),
-        "gres": ("gpus_per_node", f"gpu:{plan.gpus_per_node}"),
+        "gres": ("gpus_per_node", None if plan.gpus_per_node else "gpu:0"),
         **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("gpus_per_node", None)),
-        "cpus-per-task": ("cpus_per_task", str(plan.cpus_per_start * threads)),
+        **({gpus.name: ("gpus_per_node", gpus.value)} if gpus else {}),
+        "cpus-per-task": ("cpus_per_task", None if "cpus" in plan.omitted else str(plan.cpus_per_start * threads)),
         "time": ("walltime", plan.walltime),
         "account": ("account", plan.account),
         "qos": ("qos", plan.qos.name if plan.qos else None),

@@ -32,6 +32,7 @@ class Pbs(Scheduler):
         *("PBS_ENVIRONMENT", "PBS_JOBCOOKIE", "PBS_MOMPORT", "PBS_NODEFILE", "PBS_NODENUM", "PBS_TASKNUM"),
     )
     own_variables = frozenset({"NCPUS"})  # it shadows a variable given by -v
+    account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
     needs = ("qsub", "qstat", "qdel")
 

@@ -32,6 +32,7 @@ class Slurm(Scheduler):
     )
     # lightning/fabric/plugins/environments/slurm.py
     interactive_names = frozenset({"bash", "interactive"})
+    account_directive = "--account={account}"
     array_directives = ("--array={}",)
     signal_directive = "--signal=USR2@90"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
