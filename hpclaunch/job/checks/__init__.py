@@ -61,10 +61,13 @@ CHECKS: dict[str, Check] = {
     "hang": Check(limits.hang, "hang_after", options="hang_after walltime", source=_SCRIPT),
     "qos": Check(
         limits.qos,
-        "qos.max_walltime qos.min_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores qos.min_nodes qos.max_nodes",
+        "qos.max_walltime qos.min_walltime qos.max_gpus qos.disputed_max_gpus qos.max_cores "
+        "qos.max_nodes qos.min_nodes",
         options="qos walltime nodes gpus_per_node",
     ),
-    "account": Check(words.account, "account account_help account_pattern account_suffixes", options="account partition"),
+    "account": Check(
+        words.account, "account account_help account_pattern account_suffixes", options="account partition"
+    ),
     "job-name": Check(words.job_name, options="job_name", source=sizes.LIGHTNING_SLURM),
     "env": Check(words.env, options="env", source=_SCRIPT),
     "modules": Check(words.modules, "modules", options="module partition"),
