@@ -69,14 +69,15 @@ def test_a_key_and_its_check(checkout, work):
     file = copy / "hpclaunch/job/checks/sizes.py"
     file.write_text(f"{file.read_text()}\n\n{function}")
     insert(copy / "hpclaunch/job/checks/__init__.py", "CHECKS: dict[str, Check] = {\n", row)
-    (work / "own.yaml").write_text(blocks("Add a site")[0] + "    max_nodes: 4\n")
+    (work / "own.yaml").write_text(blocks("Add a site")[0] + "    max_ranks: 16\n")
     refused = call("render", "--site", "./own.yaml", "--nodes", "5", "--", "true")
-    message = "hpclaunch: max-nodes: 5 nodes exceed gpu's limit of 4; use --nodes 4 [./own.yaml:8]\n"
+    message = "hpclaunch: max-ranks: 20 ranks exceed gpu's limit of 16; use --nodes 4 [./own.yaml:8]\n"
     assert refused.returncode == 1 and message in refused.stderr
     assert call("render", "--site", "./own.yaml", "--nodes", "4", "--", "true").returncode == 0
-    (work / "job.sh").write_text("#!/bin/bash\n#SBATCH -p gpu\n#SBATCH --nodes=5\n#SBATCH -t 1:00:00\nsrun hostname\n")
+    asked = "-p gpu --nodes=5 --ntasks-per-node=4 --gres=gpu:4 -c 16"
+    (work / "job.sh").write_text(f"#!/bin/bash\n#SBATCH {asked}\n#SBATCH -t 1:00:00\nsrun hostname\n")
     checked = call("check", "--script", "job.sh", "--site", "./own.yaml").stdout
-    assert "job.sh:3: error: max-nodes: 5 nodes exceed gpu's limit of 4; use --nodes=4" in checked
+    assert "job.sh:2: error: max-ranks: 20 ranks exceed gpu's limit of 16; use --nodes=4" in checked
 
 
 def test_a_launcher(checkout):

@@ -16,6 +16,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import Sandbox, fill
 from hpclaunch.job.request import quote
 from hpclaunch.paths import shown
+from hpclaunch.profile.model import OWN
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.yamlfile import Document, Key, place_of
 
@@ -187,11 +188,8 @@ class _Reasons(Struct):
         if names[0] in ("request", "site", "partition"):
             yield from self._key(".".join(names[:2]), text) if names[1:] else ()
             return
-        items = (
-            [f"storage:{one}" for one in self.plan.storage if one in text]
-            if names[0] in ("storage", "storage_directive")
-            else names[:1]
-        )
+        named = [f"storage:{one}" for one in self.plan.storage if one in text]
+        items = named if names[0] in ("storage", "storage_directive") else names[:1]
         for item in items:
             basis, value = self.plan.basis_of(item), getattr(self.plan, names[0], None)
             if basis.words:
@@ -204,6 +202,8 @@ class _Reasons(Struct):
         """Yield where a key of the request or the profile was given: the items of it that stand in `text`, or all."""
         path, _, item = key.partition(":")
         place, name, *number = path.split(".")
+        if name in OWN and getattr(self.plan.partition, name) is not None:
+            place = "partition"
         value: Any = getattr(getattr(self.plan, place), name, None)
         value, text = list(value) if isinstance(value, tuple) else value, item or text
         if value is False or value in (None, [], {}) or callable(value):

@@ -50,6 +50,6 @@ def qos_limits(qos: Qos, size: Size) -> Iterator[tuple[str, str]]:
     yield from common_limits(qos.name, qos, seconds, nodes)
 
 
-def kept(key: str, limit: int | str) -> dict[str, int | str]:
-    """Return the part of a request that keeps to a limit of nodes or walltime."""
-    return {key.partition("_")[2]: limit}
+def kept(limits: Partition | Qos, key: str) -> dict[str, int | str]:
+    """Return the part of a request that just keeps to a limit of nodes or walltime."""
+    return {key.partition("_")[2]: getattr(limits, key)}

@@ -175,8 +175,8 @@ class Plan(Resources, frozen=True, kw_only=True):
             amount = f"{number} {unit}" if unit == "GB" else counted(number or 0, unit)
             nodes = self.training_nodes if name == "world_size" else self.nodes
             return Basis(("plan.nodes", f"plan.{each}"), f"{counted(nodes, 'node')} x {amount} a node = {value}")
-        if keys := self.words_of(name):
-            return Basis(keys)
+        if name == "select":
+            return Basis(tuple(self.keys_of_select()))
         if name == "starts_per_node" and value != self.tasks_per_node:
             return Basis(("plan.launcher",), f"one, as {self.launcher} starts the ranks of a node itself = 1")
         if name == "cpus_per_start" and value != self.cpus_per_task:

@@ -65,23 +65,12 @@ class Resources(Struct, frozen=True, kw_only=True):
     @property
     def gpu_directive(self) -> str:
         """Return the directive of the GPUs of each node, or "" if there is none."""
-        return self.filled(self.site.own(self.partition, "gpu_directive"))
-
-    @property
-    def chunk(self) -> tuple[str, ...]:
-        """Return the words of each chunk, as the profile has them."""
-        words: tuple[str, ...] = self.site.own(self.partition, "chunk")
-        return words
+        return self.filled(self.site.gpu_directive)
 
     @property
     def select(self) -> str:
         """Return the chunks that PBS is asked for, one for each node."""
-        return ":".join([str(self.nodes), *filter(None, map(self.filled, self.chunk))])
-
-    @property
-    def place(self) -> str:
-        """Return how PBS places the chunks, or ""."""
-        return str(self.site.own(self.partition, "place"))
+        return ":".join([str(self.nodes), *filter(None, map(self.filled, self.site.chunk))])
 
     @property
     def storage_directive(self) -> str:
@@ -89,15 +78,7 @@ class Resources(Struct, frozen=True, kw_only=True):
         names = self.site.storage_join.join(self.storage if self.site.storage_roots else ())
         return self.site.storage_directive.replace("{names}", names) if names else ""
 
-    @property
-    def omitted(self) -> list[str]:
-        """Return what no directive may request: cpus, mem."""
-        words: list[str] = self.site.own(self.partition, "omit")
-        return words
-
-    def words_of(self, name: str) -> tuple[str, ...]:
-        """Return the keys that a directive was made from: values of the plan, then the profile's."""
-        key = {"select": "chunk", "place": "place", "omitted": "omit"}.get(name, "")
-        named = re.findall(r"\{(\w+)\}", "".join(filter(self.filled, self.chunk))) if name == "select" else []
-        nodes = ("plan.nodes",) if name == "select" else ()
-        return (*nodes, *(f"plan.{_FIELDS[one]}" for one in named), f"partition.{key}", f"site.{key}") if key else ()
+    def keys_of_select(self) -> list[str]:
+        """Return the keys that `select` was made from."""
+        names = re.findall(r"\{(\w+)\}", "".join(filter(self.filled, self.site.chunk)))
+        return ["plan.nodes", *(f"plan.{_FIELDS[name]}" for name in names), "site.chunk"]

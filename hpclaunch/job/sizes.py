@@ -32,12 +32,6 @@ class Sizes(Struct):
     partition: Partition
     basis: dict[str, Basis] = {}
 
-    @property
-    def omit(self) -> list[str]:
-        """Return what no directive may request."""
-        found: list[str] = self.site.own(self.partition, "omit")
-        return found
-
     def made(self, name: str, value: T, *keys: str, words: str = "") -> T:
         """Return `value`, which is made from these keys, in these words."""
         self.basis[name] = Basis(keys, f"{words} = {value}" if words else "")
@@ -90,7 +84,7 @@ class Sizes(Struct):
         elif nodes > 1 and self.site.multi_node != "shared" and cores:
             cpus, words = cores, "all cores of a node, as there are several nodes"
             keys = "partition.cores_per_node", "site.multi_node"
-        elif given and not (self.partition.cpus_per_gpu_exact and gpus) and "cpus" not in self.omit:
+        elif given and not (self.partition.cpus_per_gpu_exact and gpus) and "cpus" not in self.site.omit:
             cpus, keys = tasks * cpus_per_task, ("plan.tasks_per_node", "plan.cpus_per_task")
             words = f"{counted(tasks, 'task')} a node x {counted(cpus_per_task, 'cpu')}"
         elif tasks > offered:
@@ -138,7 +132,7 @@ class Sizes(Struct):
             return requested
         key = name if getattr(self.partition, f"default_{name}") is None else f"default_{name}"
         whole: float | None = getattr(self.partition, key)
-        if not (whole and getattr(self.site, asks)) or (what == "mem_gb" and "mem" in self.omit):
+        if not (whole and getattr(self.site, asks)) or (what == "mem_gb" and "mem" in self.site.omit):
             return None
         share = min(cpus / cores, 1) if cores else 1
         value, keys = max(math.floor(share * whole), 1), (f"partition.{key}", f"site.{asks}")
@@ -196,9 +190,9 @@ class Sizes(Struct):
 
 def unchecked_plan(profile: Profile, request: Request) -> Plan:
     """Return the plan of a request whose words are all known, whether or not the site would take it."""
-    site = profile.site
-    wanted = request.partition or site.default_partition
-    partition_name, partition = site.find_partition(wanted) or (wanted, Partition())
+    wanted = request.partition or profile.site.default_partition
+    partition_name, partition = profile.site.find_partition(wanted) or (wanted, Partition())
+    site = profile.site.at(partition)
     sizes = Sizes(site, request, partition)
     fewest_nodes, nodes = sizes.nodes()
     gpus, tasks, cpus_per_task, cpus = sizes.counts(nodes)
@@ -212,8 +206,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
-    whole = site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
-    whole = whole or partition.whole_nodes
+    whole = partition.whole_nodes or (
+        site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
+    )
     cost = job_cost(
         partition.charge,
         nodes=nodes,

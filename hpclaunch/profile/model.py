@@ -5,6 +5,7 @@ import re
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from hpclaunch.schedulers import SCHEDULERS, scheduler
 
@@ -143,6 +144,9 @@ class Partition(Record, frozen=True, kw_only=True):
     gpu_directive: Annotated[OptionalLine | None, about("Instead of the site's.")] = None
     omit: Annotated[list[Omitted] | None, about("Instead of the site's.")] = None
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
+
+
+OWN = ("chunk", "place", "gpu_directive", "omit")  # keys of a partition that stand for the site's
 
 
 class Container(Record, frozen=True, kw_only=True):
@@ -314,10 +318,10 @@ class Site(Record, frozen=True, kw_only=True):
         own = self.account_directive
         return scheduler(self.scheduler).account_directive if own is None else own
 
-    def own(self, partition: Partition, key: str) -> Any:
-        """Return the partition's value of a key that both may have, else the site's."""
-        value = getattr(partition, key)
-        return getattr(self, key) if value is None else value
+    def at(self, partition: Partition) -> "Site":
+        """Return the site with the keys that `partition` has instead."""
+        own = {key: value for key in OWN if (value := getattr(partition, key)) is not None}
+        return replace(self, **own) if own else self
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition with the name or alias `name`, and its own name; or None."""

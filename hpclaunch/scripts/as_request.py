@@ -65,22 +65,13 @@ def as_request(report: Report, target: Profile) -> tuple[str, list[str], list[st
     of, given = dialect(own.site.scheduler), asked.directives
     for name, (key, value, text) in of.planned(plan).items() if plan and same else ():
         option = given.first(name) if of.TOGETHER else given.last(name)
-        if (
-            option
-            and value
-            and key != "partition"
-            and _parts(key, of.same(option), own.site) != _parts(key, value, own.site)
-        ):
+        sign = own.site.storage_join if key == "storage" else None
+        if option and value and key != "partition" and {*of.same(option).split(sign)} != {*value.split(sign)}:
             left.append(f"line {option.line}: {option.directive}: the command asks for {text}")
         elif value and key in words("walltime mem_gb jobfs_gb storage") - asked.lines.keys():
             left.append(f"{text}: the command asks for it, the script for none")
     values["directive"] = [text for text in request.directive if text not in against]
     return ("", [], problems) if problems else (make_request(values).command_line(), left, [])
-
-
-def _parts(key: str, value: str, site: Site) -> set[str]:
-    """Return the file systems that a value names, in any order; of another key, the value."""
-    return set(value.split(site.storage_join)) if key == "storage" else {value}
 
 
 def _start(report: Report, program: Program, values: dict[str, Any], left: list[str]) -> list[str]:

@@ -51,6 +51,16 @@ def test_every_rank_has_its_place(site, nodes):
     ]
 
 
+@pytest.mark.parametrize(
+    ("site", "partition", "account"), [("chunks", "plain", "A"), ("shapes", "setonix", "project_1")]
+)
+def test_other_ways_to_request_nodes(site, partition, account):
+    """Nodes requested by plain chunks, or without cpus and memory, are rehearsed as well."""
+    words = ("-p", partition, "-A", account, "--launcher", "tasks", "--", "python", "-c", REPORT)
+    folder = rehearse(str(Path(__file__).parents[1] / "sites" / "further" / f"{site}.yaml"), *words)
+    assert [row[4] for row in contract(folder)] == ["0", "1", "2", "3"]
+
+
 @pytest.mark.train
 @pytest.mark.parametrize("site", SITES)
 def test_torchrun_numbers_nodes_and_ranks_alike(site):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hpclaunch.job.checks.command import options
-from hpclaunch.job.diagnostic import Found
+from hpclaunch.job.diagnostic import Found, Suggestion
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.storage import as_named, named_by
 
@@ -79,11 +79,9 @@ def storage(plan: Plan) -> Iterator[Found]:
     if plan.script:
         yield from _unseen(plan, own)
         if roots and not (own or plan.site.storage_given):
-            text, right = (
-                f"no file systems requested, and a job on {plan.name} must name some",
-                {"storage": plan.storage},
-            )
-            yield Found(text, ("storage_roots",), suggestions=[right] if plan.storage else [], at=plan.script.last)
+            text = f"no file systems requested, and a job on {plan.name} must name some"
+            right: list[Suggestion] = [{"storage": plan.storage}] if plan.storage else []
+            yield Found(text, ("storage_roots",), suggestions=right, at=plan.script.last)
     whole = plan.site.storage_whole
     prefixes = tuple(name if whole else f"{name}/" for name in roots.values())
     for name in own if plan.script else plan.storage if roots else ():

@@ -84,9 +84,8 @@ def walltime(plan: Plan) -> Iterator[Found]:
         text = f"no walltime requested, and the site's default may be short; use {option(plan, 'walltime', 'HH:MM:SS')}"
         yield Found(text, ("default_walltime",), warns=plan.partition.free, at=script.last)
     for key, text in common_limits(plan.partition_name, plan.partition, plan.seconds, plan.nodes):
-        place, limit = partition_key(plan, key), getattr(plan.partition, key)
         if key == "min_walltime":
-            yield Found(text, place, suggestions=[kept(key, limit)])
+            yield Found(text, partition_key(plan, key), suggestions=[kept(plan.partition, key)])
     number = tier_of(tiers, plan.cpus, plan.nodes)
     limits = [times.clock_seconds(tier.max_walltime) for tier in tiers]
     if number is None or plan.seconds <= limits[number]:
@@ -151,7 +150,7 @@ def qos(plan: Plan) -> Iterator[Found]:
 def _smaller(plan: Plan, qos: Qos, key: str) -> list[Suggestion]:
     """Return how the job keeps to a limit of `qos`."""
     if key.endswith(("_walltime", "_nodes")):
-        return [kept(key, getattr(qos, key))]
+        return [kept(qos, key)]
     most, each = int(getattr(qos, key)), plan.gpus_per_node
     if key == "max_cores":
         return sizes.at_most(plan, most)

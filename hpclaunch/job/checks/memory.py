@@ -21,7 +21,7 @@ def memory(plan: Plan) -> Iterator[Found]:
     if plan.request.mem_gb:
         option = plan.script.directives.last("mem", "mem-per-cpu", "mem-per-gpu", "l.mem") if plan.script else None
         asked.append(option.directive if option else f"--mem-gb {plan.request.mem_gb}")
-    if asked and "mem" in plan.omitted:
+    if asked and "mem" in plan.site.omit:
         text = f"{', '.join(asked)}: on {plan.name} memory comes with the cores; leave it out, "
         yield Found(f"{text}request more cores for more memory", own_key(plan, "omit"))
 

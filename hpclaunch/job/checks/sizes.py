@@ -93,29 +93,24 @@ def cpus(plan: Plan) -> Iterator[Found]:
     per_gpu, gpus, key = part.cpus_per_gpu, plan.gpus_per_node, partition_key(plan, "cpus_per_gpu")
     cores, share, script = part.cores_per_node, gpus * (per_gpu or 0), plan.script
     kind = "cores of 2 hyperthreads" if script and script.threads > 1 else "cores"
+    all_of_it = part.whole_nodes or (plan.nodes > 1 and plan.site.multi_node == "exclusive")
     shape = f"{counted(tasks, 'task')} x {each} = {tasks * each} {kind} per node"
     default: Suggestion = {"cpus_per_task": None}
     if cores and tasks * each > cores:
         fewer = [{"cpus_per_task": max(cores // tasks, 1)}, default, {"tasks_per_node": max(cores // each, 1)}]
         text = f"{shape}, but a {where} node has {cores}"
         yield Found(text, partition_key(plan, "cores_per_node"), suggestions=fewer)
-    elif (
-        share
-        and tasks * each > share
-        and not (part.whole_nodes or (plan.nodes > 1 and plan.site.multi_node == "exclusive"))
-    ):
+    elif share and tasks * each > share and not all_of_it:
         exact = part.cpus_per_gpu_exact
         text = f"{shape} exceed the {gpus} x {per_gpu} = {share} that {where} gives with {counted(gpus, 'GPU')}"
         text += "; the surplus is charged as more GPUs" if part.charge and part.charge.cores and not exact else ""
         right = [{"cpus_per_task": max(share // tasks, 1)}, default]
         yield Found(text, key, warns=not exact, suggestions=right)
-    option = script and "cpus" in plan.omitted and script.directives.last("cpus-per-task", "cpus-per-gpu")
+    option = script and "cpus" in plan.site.omit and script.directives.last("cpus-per-task", "cpus-per-gpu")
     if option:
-        text, edits = (
-            f"{option.directive}: on {plan.name} cores come with the GPUs",
-            [Edit(option.line, rf"\s*{option.pattern}", "")],
-        )
-        yield Found(f"{text}; leave it out", own_key(plan, "omit"), at=option.line, edits=edits)
+        text = f"{option.directive}: on {plan.name} cores come with the GPUs; leave it out"
+        edits = [Edit(option.line, rf"\s*{option.pattern}", "")]
+        yield Found(text, own_key(plan, "omit"), at=option.line, edits=edits)
     if not (script and share):
         return
     # In a request these are filled in.
@@ -123,7 +118,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
         text = f"{counted(script.cpus, 'core')} with {counted(plan.gpus, 'GPU')}: {where} requires {per_gpu} cores "
         yield Found(f"{text}for each GPU", key, suggestions=[default], certain=True)
     whole = script.directives.last("exclusive")
-    given = plan.request.cpus_per_task or "cpus" in plan.omitted or whole
+    given = plan.request.cpus_per_task or "cpus" in plan.site.omit or whole
     if plan.scheduler.starts_ranks and share // tasks > 1 and not given:
         text = f"no cores requested: each task gets 1, though {where} gives {per_gpu} with each GPU"
         right = [{"cpus_per_task": share // tasks}]
@@ -146,7 +141,7 @@ def size(plan: Plan) -> Iterator[Found]:
     for key, text in common_limits(where, part, plan.seconds, plan.nodes):
         if key != "min_walltime":
             others = [{"partition": name} for name, other in plan.site.partitions.items() if other.gpu == part.gpu]
-            yield Found(text, partition_key(plan, key), suggestions=[kept(key, getattr(part, key)), *others])
+            yield Found(text, partition_key(plan, key), suggestions=[kept(part, key), *others])
 
 
 def at_most(plan: Plan, cores: int) -> list[Suggestion]:

@@ -11,9 +11,9 @@ from typing import Any
 from hpclaunch.job.diagnostic import Edit
 from hpclaunch.job.directives.asked import Asked, quoted, start
 from hpclaunch.job.directives.options import Directives, Option
-from hpclaunch.job.directives.read import account_option, option_of, split, words
+from hpclaunch.job.directives.read import option_of, split, words
 from hpclaunch.job.plan import Plan
-from hpclaunch.profile.model import Partition, Site
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.values import count, pbs_gb, pbs_seconds, whole_gb
 from hpclaunch.schedulers.walltime import clock
@@ -60,12 +60,12 @@ def read_line(found: Directives, number: int, text: str) -> None:
 def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> Asked:
     """Return what directives ask for; options `typed` on the command line win."""
     asked = start(profile, directives, typed)
-    site, account = profile.site, account_option(profile.site)
+    site = profile.site
+    account, named = (option_of(text, "pbs").name for text in (site.account_form, site.storage_directive))
     asked.take({"N": "job_name", account: "account", "q": "partition"})
     asked.values |= typed
     _queue(asked)
     asked.folder = directives.first("l.wd") is not None
-    named = _storage_option(site)
     if storage := directives.first(named):
         asked.set("storage", [part for part in storage.value.split(site.storage_join) if part], storage)
     for option in directives.all("v"):  # quotes and backslashes protect commas
@@ -84,11 +84,6 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
         if option.name not in _TAKEN | {account, named}:
             asked.carry(option, option.directive if option.name.startswith("l.") else quoted(option, " "))
     return asked
-
-
-def _storage_option(site: Site) -> str:
-    option = option_of(site.storage_directive, site.scheduler)
-    return option.name if option else ""
 
 
 def _queue(asked: Asked) -> None:
@@ -154,12 +149,9 @@ def _chunks(asked: Asked, option: Option) -> tuple[int, dict[str, str]]:
     if option.name == "l.nodes" or site.totals:
         asked.carry(option, option.directive)
         return number, pairs
-    words = site.own(part, "chunk")
-    extra = [
-        f"{name}={value}" for name, value in pairs.items() if name not in _CHUNK and f"{name}={value}" not in words
-    ]
-    if extra:
-        asked.left.append((option.line, option.directive, f"{':'.join(extra)} in its chunks"))
+    words = site.at(part).chunk
+    if extra := {f"{name}={value}" for name, value in pairs.items() if name not in _CHUNK} - {*words}:
+        asked.left.append((option.line, option.directive, f"{', '.join(sorted(extra))} in its chunks"))
     if not any(word.startswith("ncpus") for word in (*words, *pairs)):
         asked.cpus_said = False
         pairs = {"ncpus": str(part.cores_per_node or 1), "ngpus": str(part.gpus_per_node)} | pairs
@@ -187,7 +179,7 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
         "l.select": ("nodes or --mem_gb", None),
         "l.nodes": ("nodes", None),
         "l.walltime": ("walltime", plan.walltime),
-        account_option(plan.site): ("account", plan.account),
+        option_of(plan.site.account_form, "pbs").name: ("account", plan.account),
         "q": ("partition", plan.partition_name),
         "N": ("job_name", plan.job_name),
     }
@@ -197,7 +189,8 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
         rows["l.jobfs"] = ("jobfs_gb", f"{plan.jobfs_gb}GB" if plan.jobfs_gb else None)
     if plan.site.storage_roots:
         names = plan.site.storage_join.join(plan.request.storage if plan.script else plan.storage)
-        rows[_storage_option(plan.site)] = ("storage", names or None)
+        rows[option_of(plan.site.storage_directive, "pbs").name] = ("storage", names or None)
+    rows.pop("", None)
     texts = {name: f"-l {name[2:]}=" if name.startswith("l.") else f"-{name} " for name in rows}
     return {name: (key, value, f"{texts[name]}{value}") for name, (key, value) in rows.items()}
 

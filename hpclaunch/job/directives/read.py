@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hpclaunch.job.directives.options import Directives, Option
-from hpclaunch.profile.model import Site
 
 if TYPE_CHECKING:
     from hpclaunch.job.directives.asked import Asked
@@ -67,15 +66,9 @@ def read_options(lines: Iterable[str], scheduler: str) -> Directives:
     return read([f"{PREFIX[scheduler]} {line}" for line in lines], scheduler) if scheduler in PREFIX else Directives("")
 
 
-def option_of(directive: str, scheduler: str) -> Option | None:
-    """Return the option of a profile's directive, the {names} in it as they are; None if it has none."""
-    return next(iter(read_options([directive] if directive else [], scheduler).options), None)
-
-
-def account_option(site: Site) -> str:
-    """Return the name of the option that charges an account, or "" if a site has none."""
-    option = option_of(site.account_form, site.scheduler)
-    return option.name if option else ""
+def option_of(directive: str, scheduler: str) -> Option:
+    """Return the option of a profile's directive, the {names} in it as they are; an empty one for ""."""
+    return next(iter(read_options(filter(None, [directive]), scheduler).options), Option(0, "", "", ""))
 
 
 def read(lines: list[str], scheduler: str, heredocs: Iterable[int] = ()) -> Directives:

@@ -193,8 +193,7 @@ def _nodes(text: str) -> int:
 def _gpus(asked: Asked, tasks: int) -> int:
     """Return how many GPUs a node has in the job of so many tasks; note their model and other gres."""
     found, given = [], asked.directives
-    form = asked.profile.site.own(asked.partition, "gpu_directive")
-    own = option_of(form, asked.profile.site.scheduler)
+    own = option_of(asked.profile.site.at(asked.partition).gpu_directive, "slurm")
     for name, times, shared in (
         ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
     ):  # fmt: skip
@@ -202,12 +201,10 @@ def _gpus(asked: Asked, tasks: int) -> int:
         read = given.value(option, _gres if name == "gres" else _models)
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
-        known = (
-            own and option and own.name == name and option.value == own.value.replace("{gpus}", str(read and read[0]))
-        )
-        if option and read and read[1] and not known:
+        known = read and own.name == name and own.value.replace("{gpus}", str(read[0]))
+        if option and read and read[1] and option.value != known:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))
-    return found[0] if found else 0 if form else asked.partition.gpus_per_node
+    return found[0] if found else 0 if own.name else asked.partition.gpus_per_node
 
 
 def _models(text: str) -> tuple[int | None, bool]:
@@ -228,15 +225,14 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     """Return by its name each option that asks for a plan: the request's key, its value, the directive."""
     name, way = plan.partition_name, _way(plan.partition_name, plan.partition)
     threads = plan.script.threads if plan.script else 1
-    gpus = option_of(plan.gpu_directive, plan.site.scheduler)
+    gpus = option_of(plan.gpu_directive, "slurm")
     rows: dict[str, tuple[str, str | None]] = {
         "nodes": ("nodes", str(plan.nodes)),
         "ntasks-per-node": ("tasks_per_node", str(plan.starts_per_node)),
         "ntasks": ("nodes or --tasks_per_node", str(plan.starts)),
         "gres": ("gpus_per_node", None if plan.gpus_per_node else "gpu:0"),
         **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"), ("gpus_per_node", None)),
-        **({gpus.name: ("gpus_per_node", gpus.value)} if gpus else {}),
-        "cpus-per-task": ("cpus_per_task", None if "cpus" in plan.omitted else str(plan.cpus_per_start * threads)),
+        "cpus-per-task": ("cpus_per_task", None if "cpus" in plan.site.omit else str(plan.cpus_per_start * threads)),
         "time": ("walltime", plan.walltime),
         "account": ("account", plan.account),
         "qos": ("qos", plan.qos.name if plan.qos else None),
@@ -245,7 +241,8 @@ def planned(plan: Plan) -> dict[str, tuple[str, str | None, str]]:
     }
     if plan.mem_gb_per_node:
         rows["mem"] = ("mem_gb", f"{plan.mem_gb_per_node}G")
-    return {name: (key, value, f"--{name}={value}") for name, (key, value) in rows.items()}
+    own = {gpus.name: ("gpus_per_node", same(gpus), gpus.directive)} if gpus.name else {}
+    return {name: (key, value, f"--{name}={value}") for name, (key, value) in rows.items()} | own
 
 
 def same(option: Option) -> str:

@@ -20,7 +20,7 @@ def directives(script: str) -> dict[str, str]:
     """Return the options in the #PBS lines of a script; those of several -l are joined by commas."""
     found: dict[str, str] = {}
     for line in re.findall(r"^[ \t]*#PBS\s+(.*)$", script, re.MULTILINE):
-        for option, value in getopt.getopt(shlex.split(line), "e:hj:J:k:l:m:M:N:o:p:P:q:r:S:v:VW:z")[0]:
+        for option, value in getopt.getopt(shlex.split(line), "a:A:c:C:e:fhj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:z")[0]:
             name = option[1:]
             found[name] = f"{found[name]},{value}" if name == "l" and name in found else value
     return found
