@@ -32,8 +32,9 @@ for name in ("torch", "lightning", "pytorch_lightning"):
         found[short + " error"] = f"{type(error).__name__}: {error}"
 if "torch" in found:
     import torch
-    found["cuda"] = torch.version.cuda or torch.version.hip
-    found["torch"] += f", CUDA {found['cuda']}" if found["cuda"] else ""
+    built = {kind: getattr(torch.version, kind, None) for kind in ("cuda", "hip", "xpu")}
+    found["gpu"] = "".join(f", {kind.upper()} {version}" for kind, version in built.items() if version)
+    found["torch"] += found["gpu"]
 print("\\n" + json.dumps(found))
 """
 
@@ -112,9 +113,9 @@ def _torch(plan: Plan, found: Mapping[str, Any]) -> Iterator[Result]:
             yield problem(name, found[f"{name} error"], _REMEDY)
         elif name not in found:
             yield warning(name, found[f"{name} error"], "nothing to do, if your command does not use it")
-        elif name == "torch" and plan.gpus_per_node and not found["cuda"]:
-            text = f"{found[name]} is built without CUDA, and the job asks for GPUs"
-            yield problem(name, text, "install torch's build for the site's CUDA")
+        elif name == "torch" and plan.gpus_per_node and not found["gpu"]:
+            text = f"{found[name]} is built for no GPU, and the job asks for some"
+            yield problem(name, text, "install torch's build for the site's GPUs")
         else:
             yield ok(name, found[name])
 

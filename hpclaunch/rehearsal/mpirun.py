@@ -16,7 +16,7 @@ def main() -> int:
         print("rehearsal: --launcher mpirun needs Open MPI on this machine: no mpirun on PATH", file=sys.stderr)
         return 127
     words = sys.argv[1:]
-    for option in ("--map-by", "--hostfile"):
+    for option in ("--map-by", "--host"):
         if option in words:
             place = words.index(option)
             del words[place : place + 2]

@@ -60,7 +60,7 @@ def meet(backend: str | None, seconds: float) -> torch.device:
 
     The backend is nccl, on Intel's GPUs xccl, if each rank of this node has a GPU, else gloo.
     """
-    kind, native = ("xpu", "xccl") if torch.xpu.is_available() else ("cuda", "nccl")
+    kind, native = ("xpu", "xccl") if hasattr(torch, "xpu") and torch.xpu.is_available() else ("cuda", "nccl")
     gpus, per_node = getattr(torch, kind).device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     backend = backend or (native if gpus >= per_node else "gloo")
     if backend in ("nccl", "xccl") and not (gpus and backend == native):

@@ -215,10 +215,10 @@ def test_a_venv_without_torch(examined, work):
 def test_torch_without_cuda_for_a_job_with_gpus():
     """A CPU build of torch is a problem to a job that asks for GPUs."""
     plan = SimpleNamespace(workload=None, gpus_per_node=4, launcher="tasks")
-    found = {"torch": "2.9+cpu", "cuda": None, "lightning": "2"}
+    found = {"torch": "2.9+cpu", "gpu": "", "lightning": "2"}
     result, _ = environment._torch(plan, found)
     assert result.verdict == "problem"
-    assert "without CUDA" in result.message
+    assert "built for no GPU" in result.message
 
 
 def test_no_python_in_the_environment(examined):

@@ -75,11 +75,9 @@ launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
     } >"$HPCLAUNCH_RUN_DIR/rank.sh"
 ) || exit 1
 
-hosts=() # for an Open MPI that was built without PBS's TM
-{ ompi_info --parsable; prte_info --parsable; } 2>/dev/null | grep -q ":tm:" || {
-    printf '%s slots=4\n' "${nodes[@]#* }" >"$HPCLAUNCH_RUN_DIR/hosts"
-    hosts=(--hostfile "$HPCLAUNCH_RUN_DIR/hosts")
-}
+hosts=() # which an Open MPI that was built without PBS's TM does not find by itself
+{ ompi_info --parsable; prte_info --parsable; } 2>/dev/null | grep -q ":tm:" ||
+    hosts=(--host "$(awk '!seen[$0]++ {print $0 ":4"}' "$PBS_NODEFILE" | paste -sd ,)")
 # mpirun starts the ranks and ends them all when one fails. It would bind each of two ranks to a single core.
 mpirun -n 8 --bind-to none --map-by ppr:4:node "${hosts[@]}" \
     bash "$HPCLAUNCH_RUN_DIR/rank.sh" "${command[@]}" &

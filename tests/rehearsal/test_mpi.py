@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, slow
+from conftest import call, processes_with, program, slow
 from test_rehearsal import REPORT, contract
 
 SITES = Path(__file__).parents[1] / "sites"
@@ -82,8 +82,7 @@ def test_mpich_itself(work, monkeypatch, tmp_path, code):
     """MPICH's own mpiexec takes our options, numbers the ranks, and returns the exit code of the one that fails."""
     if not (hydra := shutil.which("mpiexec.hydra")):
         pytest.skip("MPICH is not installed: no mpiexec.hydra on PATH")
-    (tmp_path / "mpich").mkdir()
-    (tmp_path / "mpich" / "mpiexec").symlink_to(hydra)
+    program(tmp_path / "mpich" / "mpiexec", f'exec {hydra} "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'mpich'}:{os.environ['PATH']}")
     (work / "own.yaml").write_text("extends: local\ntitle: Own\nmpi: mpich\n")
     ends = f"{REPORT}; raise SystemExit({code} if os.environ['RANK'] == '2' else 0)"

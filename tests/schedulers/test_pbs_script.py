@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import PbsJob, processes_with, slow, wait_until
+from conftest import PbsJob, processes_with, program, slow, wait_until
 
 # Addresses of this machine that stand for two nodes.
 HOSTS = ["127.0.0.1", "127.0.0.2"]
@@ -65,6 +65,23 @@ def test_every_rank_gets_its_place_whatever_the_nodefile_repeats(submit, work, l
     assert report["cwd"] == str(work)
     assert report["TMPDIR"].endswith("jobfs-1")
     assert report["OMP_NUM_THREADS"] == "24"
+
+
+def test_open_mpi_without_tm_is_given_the_nodes(submit, work, tmp_path):
+    """An Open MPI that does not know PBS starts the ranks of all nodes, by ssh or what else reaches them."""
+    if not shutil.which("mpirun"):
+        pytest.skip("Open MPI is not installed: no mpirun on PATH")
+    program(tmp_path / "bin" / "reach", f'echo "$1" >>{tmp_path}/reached; shift; exec sh -c "$*"')
+    environment = {
+        "OMPI_MCA_plm_rsh_agent": tmp_path / "bin" / "reach",
+        "OMPI_ALLOW_RUN_AS_ROOT": 1,
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1,
+    }
+    options = [f"--env={name}={value}" for name, value in environment.items()]
+    job = submit(*script(work), options=["--launcher", "mpirun", *options])
+    assert job.wait() == 0, job.output
+    assert [row[2:] for row in contract(job)] == [("4", str(i // 2), str(i), str(i % 2), "2") for i in range(4)]
+    assert (tmp_path / "reached").read_text().split() == HOSTS[1:]
 
 
 @pytest.mark.slow

@@ -57,6 +57,36 @@ def test_bandwidths_are_those_of_nccl_tests(work, nodes, tasks):
     assert slowest and int(slowest[1]) < world_size and float(slowest[2]) >= 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "gpus", "said"),
+    [
+        (None, 2, "xccl"),
+        (None, 0, "gloo"),
+        ("xccl", 2, "xccl"),
+        ("nccl", 2, "use --backend xccl"),
+        ("xccl", 0, "use --backend gloo"),
+    ],
+)
+def test_intels_gpus_meet_by_xccl(monkeypatch, asked, gpus, said):
+    """Where torch has Intel's GPUs the backend is xccl, if there are enough; nccl is refused with what to use."""
+    import torch
+
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import allreduce
+
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.xpu, "set_device", lambda device: None)
+    used = []
+    monkeypatch.setattr(allreduce.dist, "init_process_group", lambda backend, **_: used.append(backend))
+    try:
+        used.append(allreduce.meet(asked, 1).type)
+    except ValueError as error:
+        used.append(str(error))
+    assert said in " ".join(used)
+    assert ("xpu" in used) == (said == "xccl")
+
+
 def test_slow_rank_is_named():
     """The rank whose processor is slow is the slowest, though all wait for it in the all-reduce."""
     # Rank 1's additions are made slow, as on a processor that is throttled.
