@@ -15,7 +15,10 @@ from hpclaunch.paths import WORKLOADS
 
 pytestmark = pytest.mark.usefixtures("slurm")
 NAMES = ("WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-REPORT = "import json, os, socket; print(json.dumps(dict(os.environ, host=socket.gethostname(), image=os.listdir('/image'))))"
+REPORT = (
+    "import json, os, socket; "
+    "print(json.dumps(dict(os.environ, host=socket.gethostname(), image=os.listdir('/image'))))"
+)
 PYTHON = f'export PATH={Path(sys.executable).parent}:"$PATH"'
 TWO_BY_TWO = ("--site", "boxes", "--nodes", "2", "--tasks-per-node", "2")
 
@@ -29,19 +32,9 @@ def image(slurm, work, tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "image"
     needed = ["/usr", sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())]
     binds = sorted({path for path in needed if path == "/usr" or not path.startswith("/usr/")})
-    for path in (
-        "/dev",
-        "/proc",
-        "/sys",
-        "/tmp",
-        "/etc",
-        "/root",
-        "/home",
-        "/image/mine",
-        WORKLOADS["env"].parent,
-        *binds,
-    ):
-        (folder / str(path)[1:]).mkdir(parents=True, exist_ok=True)
+    made = ["dev", "proc", "sys", "tmp", "etc", "root", "home", "image/mine"]
+    for path in (*made, WORKLOADS["env"].parent, *binds):
+        (folder / str(path).lstrip("/")).mkdir(parents=True, exist_ok=True)
     for name in ("bin", "lib", "lib64", "sbin"):
         (folder / name).symlink_to(f"usr/{name}")
     for name in ("passwd", "group", "hosts", "resolv.conf"):
