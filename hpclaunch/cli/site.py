@@ -43,11 +43,13 @@ def list_command(as_json: bool) -> None:
         site = profile.site
         checked = site.checked and site.checked.isoformat()
         partitions = list(site.partitions)
-        every, weak = _count(merged(profile.layers))
+        text = json.dumps(merged(profile.layers), default=str)
+        lists = re.findall(r'"unconfirmed": \[([^\]]+)', text)
+        share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
         rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
-        rows[-1]["unconfirmed"] = round(weak / every, 3)
+        rows[-1]["unconfirmed"] = round(share, 3)
         when = f", checked {checked}" if checked else ""
-        sure = f", {max(round(100 * weak / every), 1)} % not confirmed" if weak else ", confirmed" if checked else ""
+        sure = f", {max(round(100 * share), 1)} % not confirmed" if share else ", confirmed" if checked else ""
         where = f"{pack}, {path}" if pack else path
         size = counted(len(partitions), "partition")
         table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
@@ -55,19 +57,6 @@ def list_command(as_json: bool) -> None:
         echo_json(rows)
     else:
         echo_table(table)
-
-
-def _count(data: Any) -> tuple[int, int]:
-    """Return how many values a profile gives, and how many of them it lists as unconfirmed."""
-    if not isinstance(data, dict | list):
-        return 1, 0
-    weak = data.get("unconfirmed", ()) if isinstance(data, dict) else ()
-    every = unsure = 0
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-        values, few = _count(value) if key != "unconfirmed" else (0, 0)
-        every += values
-        unsure += values if key in weak else few
-    return every, unsure
 
 
 @site_group.command("show")
@@ -168,7 +157,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
 
 def _asked() -> Machine:
     """Ask on the terminal for what a first profile needs."""
-    ask = partial(click.prompt, err=True)
+    ask: Any = partial(click.prompt, err=True)
     scheduler = ask("Scheduler", type=click.Choice(list(SCHEDULERS)))
     partition = ask("Partition or queue of your jobs")
     kind = Kind(ask("Cores of a node", type=click.IntRange(1)), ask("GPUs of a node", type=click.IntRange(0)))
