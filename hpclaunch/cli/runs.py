@@ -48,12 +48,8 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     states, code = _ask(chosen)
     rows = list(zip(chosen, states, strict=True))
     if as_json:
-        echo_json(
-            [
-                msgspec.to_builtins(run) | msgspec.to_builtins(state) | {"restarts": run.restarts[0]}
-                for run, state in rows
-            ]
-        )
+        known = ((msgspec.to_builtins(run), msgspec.to_builtins(state), run.restarts[0]) for run, state in rows)
+        echo_json([run | state | {"restarts": restarts} for run, state, restarts in known])
         raise SystemExit(code)
     for run, state in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))

@@ -32,9 +32,7 @@ ATTEMPTS = "attempts"  # the ids of PBS's further attempts, one a line, also by 
 NODE_SCRIPT = "node.sh"  # environment and functions of the job; read by the shells that pbsdsh starts
 RANK_SCRIPT = "rank.sh"  # the same; read by the shells that mpirun starts
 HEARTBEAT = "node-{}.heartbeat.{}"  # empty, the name is the message: a count, then end-CODE; by nodes, read by the head
-STARTS = (
-    "node-{}.starts"  # a line for each start of its ranks, GROUP_RANK NODES HOST; finished; read by the head, status
-)
+STARTS = "node-{}.starts"  # GROUP_RANK NODES HOST for each start of its ranks, then finished; read by head and status
 
 # Written with --preflight, before the ranks start.
 PREFLIGHT = "preflight"  # which nodes are not fit and why, empty if all are; read by each node

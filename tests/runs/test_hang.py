@@ -10,7 +10,7 @@ from conftest import call, processes_with, slow, state, submit, wait_until
 
 from hpclaunch.runs import hangs
 
-# Rank 3 leaves out the last all_reduce, in which the others wait; in a second attempt it does not.
+# Rank 3 leaves out the last all_reduce, in which the others wait; in a second attempt or start it does not.
 DEADLOCK = """
 import os, time
 import torch
@@ -23,7 +23,8 @@ def train():
     x = torch.ones(1)
     for step in range(3):
         dist.all_reduce(x)
-    if dist.get_rank() == 3 and os.environ.get("HPCLAUNCH_ATTEMPT") != "2":
+    again = "2" == os.environ.get("HPCLAUNCH_ATTEMPT") or "1" == os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    if dist.get_rank() == 3 and not again:
         look_for_data()
     dist.all_reduce(x)
     print("done")
@@ -60,7 +61,7 @@ data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(64,
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 pl.Trainer(accelerator="cpu", devices=2, num_nodes=2, strategy="ddp", max_epochs=1, **quiet).fit(Model(), data)
 """
-FOUND = "Ranks 0-2 wait in all_reduce at train.py:15, rank 3 is in look_for_data at train.py:7."
+FOUND = "Ranks 0-2 wait in all_reduce at train.py:16, rank 3 is in look_for_data at train.py:7."
 HANGS = "all ranks hang: none has written or used a core for 00:00:06"
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2")
 AFTER = ("--hang-after", "6s", "--env", "OMP_NUM_THREADS=1")
@@ -91,6 +92,19 @@ def test_a_deadlock_ends_and_why_names_the_rank_that_is_elsewhere(work, launcher
     assert HANGS in said.splitlines()[0]
     assert found in said.splitlines()[1]
     assert "SIGABRT" not in said
+    wait_until(lambda: processes_with(str(work)) == [])
+
+
+@pytest.mark.slow
+def test_with_restarts_left_the_ranks_start_again(work):
+    """Ranks that hung start again in the same allocation; a program that always hangs ends with 124."""
+    words = ("--site", "local", *TWO_BY_TWO, "--launcher", "torchrun", "--max-restarts", "1", *AFTER, "--wait", "--")
+    job = submit(*words, sys.executable, "train.py", seconds=180)
+    assert "done" in Path("hpclaunch-runs", job, "rank-3.log").read_text()
+    assert "1 restart" in call("status", job)
+    (work / "train.py").write_text(DEADLOCK.replace("and not again", ""))
+    job = submit(*words, sys.executable, "train.py", code=124, seconds=240)
+    assert HANGS in call("why", job).splitlines()[0]
     wait_until(lambda: processes_with(str(work)) == [])
 
 
