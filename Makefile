@@ -43,8 +43,9 @@ format: $(READY) ## format the code
 golden: $(READY) ## write the golden scripts anew; read their diff
 	$(BIN)/python -m pytest tests/job/test_golden.py --update-golden
 
-docs: $(READY) ## write the table of checks anew
+docs: $(READY) ## write the tables of checks and of a profile's keys anew
 	$(BIN)/python docs/checks.py >docs/checks.md
+	$(BIN)/python docs/profile.py >docs/profile.md
 
 schema: $(READY) ## write the JSON Schema of a profile anew
 	$(BIN)/hpclaunch site schema >site_profiles/site.schema.json

@@ -110,14 +110,11 @@ def _generic() -> str | None:
     """Return the profile of the scheduler whose commands are here, announced on stderr, or None if there is none."""
     from shutil import which  # only here: it takes time to import
 
-    for name in SCHEDULERS:
-        if (needed := scheduler(name).needs) and which(needed[0]):
-            talk(
-                f"no profile knows this host; {needed[0]} is here, so --site {name}, which knows no limits, or "
-                "describe this machine: hpclaunch site new NAME --detect"
-            )
-            return name
-    return None
+    name = next((name for name in SCHEDULERS if any(map(which, scheduler(name).needs[:1]))), None)
+    if name:
+        what = f"{scheduler(name).needs[0]} is here: using --site {name}, which knows no limits"
+        talk(f"no profile knows this host; {what}; `hpclaunch site new NAME --detect` describes it")
+    return name
 
 
 def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -14,6 +16,8 @@ from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Site
 from hpclaunch.profile.yamlfile import merged
+from hpclaunch.schedulers import SCHEDULERS
+from hpclaunch.schedulers.machine import Kind, Machine, Part, Value
 
 
 @click.group("site")
@@ -39,11 +43,13 @@ def list_command(as_json: bool) -> None:
         site = profile.site
         checked = site.checked and site.checked.isoformat()
         partitions = list(site.partitions)
-        every, weak = _count(merged(profile.layers))
+        text = json.dumps(merged(profile.layers), default=str)
+        lists = re.findall(r'"unconfirmed": \[([^\]]+)', text)
+        share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
         rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
-        rows[-1]["unconfirmed"] = round(weak / every, 3)
+        rows[-1]["unconfirmed"] = round(share, 3)
         when = f", checked {checked}" if checked else ""
-        sure = f", {max(round(100 * weak / every), 1)} % not confirmed" if weak else ", confirmed" if checked else ""
+        sure = f", {max(round(100 * share), 1)} % not confirmed" if share else ", confirmed" if checked else ""
         where = f"{pack}, {path}" if pack else path
         size = counted(len(partitions), "partition")
         table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
@@ -51,19 +57,6 @@ def list_command(as_json: bool) -> None:
         echo_json(rows)
     else:
         echo_table(table)
-
-
-def _count(data: Any) -> tuple[int, int]:
-    """Return how many values a profile gives, and how many of them it lists as unconfirmed."""
-    if not isinstance(data, dict | list):
-        return 1, 0
-    weak = data.get("unconfirmed", ()) if isinstance(data, dict) else ()
-    every = unsure = 0
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-        values, few = _count(value) if key != "unconfirmed" else (0, 0)
-        every += values
-        unsure += values if key in weak else few
-    return every, unsure
 
 
 @site_group.command("show")
@@ -135,9 +128,9 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
 
     Example: hpclaunch site new mine --from gadi
 
-    It goes into the user's config folder. An existing one is never changed.
+    It goes into the user's config folder. An existing one is never changed. Without --from and --detect it asks.
     """
-    if detect is (parent is not None):
+    if (detect and parent) or not (detect or parent or sys.stdin.isatty()):
         raise click.UsageError("give either --from PROFILE, or --detect on a login node")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise HpclaunchError(f"{name!r}: a profile's name may only have letters, digits, - and _")
@@ -150,7 +143,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     else:
         from hpclaunch.profile.draft import drafted
 
-        text, machine = drafted(name)
+        text, machine = drafted(name, None if detect else _asked())
         left_out = sum(isinstance(part, str) for part in machine.partitions.values())
         talk(
             f"{machine.source}: {counted(len(machine.partitions) - left_out, 'partition')}, {left_out} left out; "
@@ -160,6 +153,22 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     path.write_text(text, encoding="utf-8")
     shutil.copy(paths.shipped("site_profiles") / "site.schema.json", path.parent)
     click.echo(path)
+
+
+def _asked() -> Machine:
+    """Ask on the terminal for what a first profile needs."""
+    ask: Any = partial(click.prompt, err=True)
+    scheduler = ask("Scheduler", type=click.Choice(list(SCHEDULERS)))
+    partition = ask("Partition or queue of your jobs")
+    kind = Kind(ask("Cores of a node", type=click.IntRange(1)), ask("GPUs of a node", type=click.IntRange(0)))
+    account = ask("Account to charge, if one is needed", default="", show_default=False)
+    return Machine(
+        scheduler=scheduler,
+        source="your answers",
+        default_partition=Value(partition),
+        partitions={partition: Part(kind.values(""), [])},
+        values={"account": Value(account)} if account else {},
+    )
 
 
 @site_group.command("schema")

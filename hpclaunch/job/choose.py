@@ -34,18 +34,13 @@ def choose(plan: Plan, refusal: Diagnostic | None, planned: Callable[[Request], 
     def suffix(partition: Partition) -> str:
         return next((end for end in partition.account_suffixes if (plan.account or "").endswith(end)), "")
 
-    others = [
-        planned(structs.replace(plan.request, partition=name))
-        for name, other in site.partitions.items()
-        if name != default
-        and other.cores_per_node
-        and not other.small_jobs
-        and (
-            plan.request.gpus_per_node is not None
-            or suffix(other)
-            or bool(other.gpus_per_node) is bool(plan.partition.gpus_per_node)
-        )
-    ]
+    def may_serve(other: Partition) -> bool:
+        alike = bool(other.gpus_per_node) is bool(plan.partition.gpus_per_node)
+        named = plan.request.gpus_per_node is not None or suffix(other)
+        return bool(other.cores_per_node and not other.small_jobs and (alike or named))
+
+    names = [name for name, other in site.partitions.items() if name != default and may_serve(other)]
+    others = [planned(structs.replace(plan.request, partition=name)) for name in names]
     order = _ORDER.get(site.choose or "", lambda _: ())
     for other in sorted([*([] if refusal else [plan]), *others], key=order):
         if other is plan:

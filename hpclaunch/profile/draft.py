@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,12 @@ _OPEN = """
 # charge: {unit: GPU-hours, per: gpu, rate: 1}"""
 
 
-def drafted(name: str) -> tuple[str, Machine]:
-    """Return the text of a profile for this machine, and what it was made of.
+def drafted(name: str, machine: Machine | None = None) -> tuple[str, Machine]:
+    """Return the text of a profile for `machine`, or for the one that a scheduler here describes, and that machine.
 
     Raises SchedulerError if no scheduler is here, none answers, or no profile can be made of the answer.
     """
-    machine = _ask()
+    machine = machine or _ask()
     text = "\n".join(_lines(name, machine)) + "\n"
     try:
         convert([Document.parse(Path(f"{name}.yaml"), text)], Site, site_mistakes)
@@ -55,13 +56,17 @@ def drafted(name: str) -> tuple[str, Machine]:
 
 
 def _ask() -> Machine:
-    refusals = []
-    for name in known():
+    """Ask all schedulers beside each other: the first answer counts, as the command of another may hang."""
+    names = known()
+    pool = ThreadPoolExecutor(len(names))
+    asked = {pool.submit(scheduler(name).detect): name for name in names}
+    refusals = {}
+    for answer in as_completed(asked):
         try:
-            return scheduler(name).detect()
+            return answer.result()
         except SchedulerError as error:
-            refusals.append(f"{name}: {error}")
-    raise SchedulerError("no scheduler describes this machine:", *refusals)
+            refusals[asked[answer]] = f"{asked[answer]}: {error}"
+    raise SchedulerError("no scheduler describes this machine:", *(refusals[name] for name in names))
 
 
 def _lines(name: str, machine: Machine) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Allocation(Record, frozen=True, kw_only=True):
 class Tier(Record, frozen=True, kw_only=True):
     """The longest walltime for jobs up to a size; each tier is larger than the one before."""
 
-    max_walltime: Walltime
+    max_walltime: Annotated[Walltime, about("The longest walltime.")]
     max_cores: Annotated[Count | None, about("Cores of the whole job, at most (absent: any).")] = None
     max_nodes: Annotated[Count | None, about("Nodes of the job, at most (absent: any).")] = None
 
@@ -83,8 +83,8 @@ class Tier(Record, frozen=True, kw_only=True):
 class Qos(Record, frozen=True, kw_only=True):
     """A quality of service: a class of jobs with its own limits."""
 
-    name: Word
-    max_walltime: Walltime
+    name: Annotated[Word, about("As in --qos.")]
+    max_walltime: Annotated[Walltime, about("The longest walltime.")]
     max_gpus: Annotated[Count | None, about("GPUs of one job, at most.")] = None
     max_cores: Annotated[Count | None, about("Cores of one job, at most.")] = None
     disputed_max_gpus: Annotated[Count | None, about("The largest max_gpus of any source, if they disagree.")] = None
@@ -100,12 +100,12 @@ class Qos(Record, frozen=True, kw_only=True):
 class Partition(Record, frozen=True, kw_only=True):
     """One kind of node and what a job may request of it (Slurm: partition or constraint; PBS: queue)."""
 
-    description: Line = ""
+    description: Annotated[Line, about("What its nodes are, in a few words.")] = ""
     aliases: Annotated[list[Word], about("Other names for it.")] = []
     directives: Annotated[list[Line] | None, about("Directives that request it (absent: its name; []: none).")] = None
     constraint: Annotated[bool, Meta(description="Its name is a constraint (-C) and no partition of Slurm's.")] = False
-    cores_per_node: Count | None = None
-    gpus_per_node: Annotated[int, Meta(ge=0)] = 0
+    cores_per_node: Annotated[Count | None, about("Cores that jobs may use on a node.")] = None
+    gpus_per_node: Annotated[int, about("GPUs of a node.", ge=0)] = 0
     gpu: Annotated[Line | None, about("The GPU's model.")] = None
     compute_capability: Annotated[Amount | None, about("The GPU's, as NVIDIA defines it; bf16 needs 8.0.")] = None
     vendor: Annotated[Literal["nvidia", "amd", "intel"] | None, about("Who made its GPUs (absent: nvidia).")] = None
@@ -205,10 +205,10 @@ class Messages(Record, frozen=True, kw_only=True):
 class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to request nodes of one machine, what it rejects, and what it costs."""
 
-    title: Line
+    title: Annotated[Line, about("The machine's full name.")]
     scheduler: Annotated[Word, about("slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))]
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
-    default_partition: Word
+    default_partition: Annotated[Word, about("Where a job goes that names none.")]
     choose: Annotated[
         Literal["cheapest", "fastest", "none"] | None,
         about("Which partition a job gets that names none (absent: the default, or the first other that takes it)."),
@@ -222,7 +222,7 @@ class Site(Record, frozen=True, kw_only=True):
         dict[Line, Line],
         about("If the names are not unique: variables and patterns of their values, or paths and `exists`; all count."),
     ] = {}
-    launcher: Launcher = "tasks"
+    launcher: Annotated[Launcher, about("What starts the ranks of a job that names none.")] = "tasks"
     mpi: Annotated[Literal["openmpi", "mpich", "pals", "intel"], about("Whose mpirun or mpiexec it has.")] = "openmpi"
     srun: Annotated[list[Line], about("Further options of srun, which starts the ranks.")] = []
     wrapper: Annotated[Line | None, about("Words before the command of each rank; $LOCAL_RANK is expanded.")] = None
@@ -230,7 +230,7 @@ class Site(Record, frozen=True, kw_only=True):
         dict[Word, dict[Variable, Line]], about("Variables of each network; $NAME in a value is expanded.")
     ] = {}
     network: Annotated[Word | None, about("The one of `networks` that jobs use.")] = None
-    default_walltime: Walltime = "01:00:00"
+    default_walltime: Annotated[Walltime, about("Of a job that requests none.")] = "01:00:00"
     max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1
     preflight: Annotated[bool, about("Test the nodes before the ranks start.")] = False
     warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
@@ -268,7 +268,7 @@ class Site(Record, frozen=True, kw_only=True):
     ] = {}
     refused_directives: Annotated[list[RefusedDirective], about("Directives that the site rejects.")] = []
     module_paths: Annotated[list[Line], about("Folders for `module use`.")] = []
-    module_purge: bool = False
+    module_purge: Annotated[bool, about("Unload all modules before the first is loaded.")] = False
     modules: Annotated[list[Line], about("Loaded if the request names none.")] = []
     setup: Annotated[list[Line], about("Lines of shell, after modules and environment.")] = []
     teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []

@@ -359,7 +359,7 @@ def test_an_unknown_login_node_gets_the_profile_of_its_scheduler(cli, work, monk
     for words in (("render",), ("submit", "--dry-run")):
         result = cli(*words, "-N", "2", "--gpus-per-node", "4", "--", "true")
         assert result.exit_code == 0, result.stderr
-        assert f"hpclaunch: no profile knows this host; {command} is here, so --site {site}, " in result.stderr
+        assert f"hpclaunch: no profile knows this host; {command} is here: using --site {site}, " in result.stderr
         assert f"#{'SBATCH' if site == 'slurm' else 'PBS'} " in result.stdout
     monkeypatch.setenv("PATH", "")
     assert "which site? No profile knows this host" in cli("render", "--", "true").stderr

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from hpclaunch import paths
+from hpclaunch.cli import main
 from hpclaunch.errors import HpclaunchError, ProfileError
 from hpclaunch.profile import model, search
 
@@ -286,6 +292,20 @@ def test_site_new_writes_a_starter_that_checks(cli):
     assert path.read_text() == "precious"
 
 
+def test_site_new_asks_on_a_terminal(cli, monkeypatch):
+    """Without --from and --detect four answers make a commented profile that checks and renders."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = CliRunner().invoke(main, ["site", "new", "mine"], input="slurm\ngpu\n64\n4\nabc@gpu\n")
+    assert result.exit_code == 0, result.stderr
+    path = paths.user_config() / "site_profiles" / "mine.yaml"
+    assert result.stdout.strip() == str(path)
+    assert "Partition or queue of your jobs: " in result.stderr
+    assert 25 <= len(path.read_text().splitlines()) <= 45
+    script = cli("render", "--site", "mine", "--nodes", "2", "--", "true").stdout
+    assert "#SBATCH --partition=gpu\n" in script and "#SBATCH --account=abc@gpu\n" in script
+    assert "--gres=gpu:4" in script
+
+
 @pytest.mark.parametrize("name", ["../evil", "a b", "", "ä"])
 def test_site_new_refuses_names_that_are_no_names(cli, name):
     """A profile's name is a plain word."""
@@ -313,6 +333,16 @@ def test_schema_file_is_the_models(cli):
     assert cli("site", "schema").stdout == (shipped / "site.schema.json").read_text()
     for path in shipped.glob("*.yaml"):
         assert path.read_text().startswith("# yaml-language-server: $schema=site.schema.json\n")
+
+
+def test_the_page_of_keys_is_up_to_date():
+    """docs/profile.md has every key of the model, with its meaning."""
+    root = Path(__file__).parents[2]
+    made = subprocess.run([sys.executable, root / "docs/profile.py"], capture_output=True, text=True, check=True).stdout
+    assert made == (root / "docs" / "profile.md").read_text(), "run make docs"
+    for part in (model.Site, model.Partition, model.Qos, model.Charge):
+        assert all(f"\n| `{key}` | " in made for key in part.__struct_fields__)
+    assert not re.search(r"^\| `\w+` \| [^|]* \| [^|]* \|  \|", made, re.MULTILINE)
 
 
 def test_unreadable_profile_is_said_so(work):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,33 @@ def test_nodes_are_found_by_what_chunks_ask_for(detected):
     assert found.partitions["debug"].max_cores == 128
     assert "Decide: min_cores; the queue has resources_min.nodect=2" in text
     assert "no job_history_enable" in text
+
+
+def test_nodes_tell_their_queues_by_a_tag(programs, cli, tmp_path):
+    """Where queues say nothing of their nodes, the nodes' Qlist names the queues that they serve."""
+    queues = {name: {"queue_type": "Execution", "enabled": "True", "started": "True"} for name in ("cpu", "gpu")}
+    nodes = {
+        "c1": {"resources_available": {"ncpus": 64, "mem": "256gb", "Qlist": "cpu,test"}},
+        "g1": {"resources_available": {"ncpus": 32, "ngpus": 4, "mem": "512gb", "Qlist": "gpu"}},
+    }
+    for file, answer in (("server", {"Server": {"s": {}}}), ("queues", {"Queue": queues}), ("nodes", {"nodes": nodes})):
+        (tmp_path / f"{file}.json").write_text(json.dumps(answer))
+    programs("qstat", QSTAT.format(tmp_path))
+    programs("pbsnodes", PBSNODES.format(tmp_path))
+    assert cli("site", "new", "mine", "--detect").exit_code == 0
+    found = search.load("mine").site.partitions
+    assert {name: (part.cores_per_node, part.gpus_per_node) for name, part in found.items()} == {
+        "cpu": (64, 0),
+        "gpu": (32, 4),
+    }
+
+
+def test_a_command_that_hangs_delays_nothing(detected, programs):
+    """On a PBS site with a scontrol that hangs, PBS's answer counts at once."""
+    programs("scontrol", "#!/bin/bash\nexec sleep 20\n")
+    began = time.monotonic()
+    assert detected("routed")[1].scheduler == "pbs"
+    assert time.monotonic() - began < 10
 
 
 def test_a_queue_without_limits_has_the_commonest_nodes(detected):

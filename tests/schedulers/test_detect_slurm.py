@@ -108,12 +108,20 @@ def test_qos_have_the_limits_that_count(detected):
     assert qos["scavenge"].automatic is False  # makes room for others
     assert [qos.name for qos in found.partitions["debug"].qos] == ["debug"]
     debug = found.partitions["debug"].qos[0]
-    assert (debug.max_walltime, debug.max_gpus, debug.max_cores) == ("00:30:00", 8, 128)
+    assert (debug.max_walltime, debug.max_gpus, debug.max_cores) == ("00:30:00", 4, 128)  # GPUs: MaxTRESPU
     standard = {qos.name: qos.max_walltime for qos in found.partitions["standard"].qos}
     assert list(standard) == ["normal", "debug", "scavenge", "long", "unlimited"]  # the default, then the shorter first
     assert standard["unlimited"] == "168:00:00"
     assert found.partitions["standard"].walltime[0].max_walltime == "168:00:00"
     assert "hidden" not in standard
+
+
+def test_limits_of_a_user_are_limits_of_a_job(detected):
+    """No job is larger than what its user may have in a QoS; how many jobs may wait is a limit, how many run a note."""
+    text, found = detected()
+    debug = found.partitions["debug"].qos[0]
+    assert (debug.name, debug.max_gpus, debug.max_jobs) == ("debug", 4, 10)
+    assert "# QoS debug: 2 jobs of a user run at once (MaxJobsPU), more wait\n" in text
 
 
 def test_accounts_are_told(detected):

@@ -123,6 +123,9 @@ def _part(name: str, queues: Mapping[str, Attributes], vnodes: Mapping[str, Attr
 def _nodes(name: str, queue: Attributes, vnodes: Mapping[str, Attributes]) -> dict[str, Kind]:
     """Return the hosts that serve a queue; one may be several vnodes."""
     hosts: dict[str, Kind] = {}
+    tags = (str(_table(vnode, "resources_available").get("Qlist")).split(",") for vnode in vnodes.values())
+    if not _table(queue, "default_chunk") and any(name in tag for tag in tags):  # a site's tag: whom a node serves
+        queue = {**queue, "default_chunk": {"Qlist": name}}
     for vnode, attributes in vnodes.items():
         have = _table(attributes, "resources_available")
         if _serves(attributes, have, name, queue):

@@ -17,7 +17,7 @@ from hpclaunch.schedulers.machine import SECONDS, WORD, YEAR, Kind, Value, user
 from hpclaunch.schedulers.values import slurm_seconds
 from hpclaunch.schedulers.walltime import clock
 
-Limits = dict[str, int]  # of seconds, nodes, cpus, gpus
+Limits = dict[str, int]  # of seconds, nodes, cpus, gpus, jobs of a user
 _TRES = {"node": "nodes", "cpu": "cpus", "gres/gpu": "gpus"}
 
 
@@ -35,7 +35,7 @@ class Accounting(Struct, frozen=True):
     def ask(cls) -> Accounting:
         """Ask the accounting, if there is one. What it does not say is a note, never an error."""
         try:
-            every = table("qos", "Name,MaxWall,MaxTRES,Preempt")
+            every = table("qos", "Name,MaxWall,MaxTRES,Preempt,MaxTRESPU,MaxSubmitPU,MaxJobsPU")
             rows = associations()
         except SchedulerError as error:
             said = " ".join(str(error).split())
@@ -45,7 +45,7 @@ class Accounting(Struct, frozen=True):
         (name, listed_qos, default, default_account), *others = rows
         more = "; you also have " + ", ".join(dict.fromkeys(row[0] for row in others)) if others else ""
         source = f"sacctmgr show user: {'your default' if default_account else 'yours'}{more}"
-        qos = {name: _limits(wall, tres) for name, wall, tres, _ in every if WORD.match(name)}
+        qos = {row[0]: _limits(row[1], f"{row[2]},{row[4]}", row[5]) for row in every if WORD.match(row[0])}
         return cls(
             qos=qos,
             preempted={victim for row in every for victim in row[3].split(",")},
@@ -53,6 +53,9 @@ class Accounting(Struct, frozen=True):
             # The QoS of a job that names none: the association's, else its only one, else Slurm's `normal`.
             default=default or (listed_qos if "," not in listed_qos else "normal"),
             accounts=Value(list(dict.fromkeys([name, *(row[0] for row in others)])), source),
+            notes=[
+                f"QoS {row[0]}: {row[6]} jobs of a user run at once (MaxJobsPU), more wait" for row in every if row[6]
+            ],
         )
 
     def limit(self, own: Limits, row: Mapping[str, str], kind: Kind, source: str) -> dict[str, Value]:
@@ -102,11 +105,13 @@ def table(kind: str, fields: str, *where: str) -> list[list[str]]:
     return [row for row in rows if len(row) == fields.count(",") + 1]
 
 
-def _limits(wall: str, tres: str) -> Limits:
+def _limits(wall: str, tres: str, jobs: str) -> Limits:
     found = {"seconds": length} if (length := seconds(wall)) else {}
+    if most := number(jobs):
+        found["jobs"] = most
     for key, _, amount in (pair.partition("=") for pair in tres.split(",")):
         if key in _TRES and (count := number(amount)):
-            found[_TRES[key]] = count
+            found = _tightest(found, {_TRES[key]: count})
     return found
 
 
@@ -120,6 +125,7 @@ def _keys(limits: Limits, kind: Kind) -> dict[str, Any]:
     sizes = {
         "max_gpus": min(limits.get("gpus", inf), nodes * kind.gpus) if kind.gpus else 0,
         "max_cores": min(limits.get("cpus", inf) / kind.threads, nodes * kind.cores),
+        "max_jobs": limits.get("jobs", inf),
     }
     length = {"max_walltime": clock(limits["seconds"])} if "seconds" in limits else {}
     return length | {key: int(size) for key, size in sizes.items() if 1 <= size < inf}
