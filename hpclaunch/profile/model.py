@@ -91,7 +91,7 @@ class Qos(Record, frozen=True, kw_only=True):
     max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
     min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
     max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Walltime | None = None
+    min_walltime: Annotated[Walltime | None, about("The shortest walltime of a job.")] = None
     default: Annotated[bool, about("Given to a job that names none, so no directive is needed.")] = False
     automatic: Annotated[bool, about("May be chosen for a job that does not name it.")] = True
     unconfirmed: Annotated[list[str], about("Keys that only warn.")] = []
@@ -136,7 +136,7 @@ class Partition(Record, frozen=True, kw_only=True):
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
     min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
     max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Walltime | None = None
+    min_walltime: Annotated[Walltime | None, about("The shortest walltime of a job.")] = None
     max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
     whole_nodes: Annotated[bool, about("Jobs are given and charged whole nodes, also a single one.")] = False
     chunk: Annotated[tuple[Line, ...] | None, about("Instead of the site's.")] = None
@@ -152,7 +152,9 @@ OWN = ("chunk", "place", "gpu_directive", "omit")  # keys of a partition that st
 class Container(Record, frozen=True, kw_only=True):
     """How commands run in an image."""
 
-    runtime: Literal["apptainer", "singularity", "podman-hpc", "pyxis", "charliecloud"] = "apptainer"
+    runtime: Annotated[
+        Literal["apptainer", "singularity", "podman-hpc", "pyxis", "charliecloud"], about("What runs images.")
+    ] = "apptainer"
     binds: Annotated[list[Line], about("Folders of the node to see inside, as SRC or SRC:DEST.")] = []
     options: Annotated[list[Line], about("Further words for the runtime.")] = []
     folders: Annotated[list[Line], about("Images must lie in one of them; $NAME is expanded.")] = []
