@@ -91,7 +91,7 @@ class Qos(Record, frozen=True, kw_only=True):
     max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
     min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
     max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Annotated[Walltime | None, about("The shortest walltime of a job.")] = None
+    min_walltime: Annotated[Walltime | None, about("The shortest walltime that may be requested.")] = None
     default: Annotated[bool, about("Given to a job that names none, so no directive is needed.")] = False
     automatic: Annotated[bool, about("May be chosen for a job that does not name it.")] = True
     unconfirmed: Annotated[list[str], about("Keys that only warn.")] = []
@@ -136,7 +136,7 @@ class Partition(Record, frozen=True, kw_only=True):
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
     min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
     max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Annotated[Walltime | None, about("The shortest walltime of a job.")] = None
+    min_walltime: Annotated[Walltime | None, about("The shortest walltime that may be requested.")] = None
     max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
     whole_nodes: Annotated[bool, about("Jobs are given and charged whole nodes, also a single one.")] = False
     chunk: Annotated[tuple[Line, ...] | None, about("Instead of the site's.")] = None

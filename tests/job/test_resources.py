@@ -13,6 +13,7 @@ from hpclaunch.job.readback import differences
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
+from hpclaunch.scripts.examine import examine
 
 SITES = Path(__file__).parents[1] / "sites" / "further"
 PROFILES = {name: search.load(str(SITES / f"{name}.yaml")) for name in ("chunks", "shapes")}
@@ -205,6 +206,20 @@ def test_nodes_of_several_kinds_are_no_request(cli, work, site, old, new):
     )
     result = check(cli, site, text, "--as-request")
     assert result.exit_code == 1 and "all nodes of a request are alike" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "partition"), [("--qos=acc_debug -A project_1", "marenostrum"), ("-A project_1-gpu", "pack")]
+)
+def test_a_qos_or_an_account_says_where_a_script_runs(asked, partition):
+    """Where the QoS or the account's suffix decides, a script needs no partition."""
+    report = examine(f"#!/bin/bash\n#SBATCH -t 1:00:00 {asked}\nsrun true\n", PROFILES["shapes"])
+    assert report.request and report.request.partition == partition
+
+
+def test_a_qos_of_another_partition_suggests_it():
+    """A request with a QoS that only another partition has is told which one."""
+    assert "use --partition marenostrum" in " ".join(refused("shapes", qos="acc_debug"))
 
 
 def test_words_of_a_chunk_have_an_origin():

@@ -132,7 +132,8 @@ def qos(plan: Plan) -> Iterator[Found]:
             yield Found(_for_some(plan.name, own.name, f"partitions: {where}: qos"), ("restricted",), warns=True)
         elif owners:
             text += f", it is one of {', '.join(owners)}; this one has {', '.join(known) or 'none'}"
-            yield Found(text, partition_key(plan, "qos"), warns=part.free)
+            right: list[Suggestion] = [{"partition": name} for name in owners]
+            yield Found(text, partition_key(plan, "qos"), warns=part.free, suggestions=right)
         elif not plan.site.any_partition:
             text += f"{did_you_mean(own.name, known)}; with --force qos one of a special allocation passes"
             yield Found(text, partition_key(plan, "qos"))

@@ -145,8 +145,8 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
             edit = Edit(option.line, option.pattern, use)
             given.say(option.line, text, "partition", key=("partitions", own), edits=[edit])
     account = typed.get("account") or asked.values.get("account") or ""
-    suffix = "@" + account.rpartition("@")[2]
-    fitting = {own: part.directives for own, part in site.partitions.items() if suffix in part.account_suffixes}
+    named = site.partitions.items()
+    fitting = {own: part.directives for own, part in named if account.endswith(tuple(part.account_suffixes))}
     if "partition" not in asked.values and fitting:
         meant = next((own for own, lines in fitting.items() if lines == []), next(iter(fitting)))
         line = asked.lines["partition"] = asked.lines.get("account", 0)
@@ -156,6 +156,10 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
             text = f"{account} is charged for {' or '.join(fitting)} only, which is not requested; use {prefix}"
             edits = [Edit(given.lines[-1], "$", f"\n{prefix}")] if len(fitting) == 1 else []
             given.say(line, text, "account", key=("partitions", meant, "account_suffixes"), edits=edits)
+    qos = given.last("qos")
+    for own, part in named if qos and "partition" not in asked.values else ():
+        if part.directives == [] and qos and qos.value in [one.name for one in part.qos]:  # the QoS says where
+            asked.set("partition", own, qos)
     wanted = str(typed.get("partition") or asked.values.get("partition") or site.default_partition)
     asked.partition = (site.find_partition(wanted) or (wanted, Partition()))[1]
 
