@@ -219,6 +219,7 @@ def _options(layer: Layer, words: list[Word]) -> list[Word]:
         if layer.kind == "srun" and words[at][1] != "-":  # -n 8 and -n8
             name, value = SLURM_SHORT.get(words[at][1], words[at][1]), words[at][2:]
         count = 0 if value else _count(layer.kind, name)
+        count -= count == 2 and "=" in " ".join(words[at + 1 : at + 2])  # PALS: --env NAME=VALUE
         layer.options[name] = value or " ".join(words[at + 1 : at + 1 + count])
         at += 1 + count
     return words[at:]

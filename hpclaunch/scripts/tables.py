@@ -9,8 +9,8 @@ VALUES = {
     | {name for name, takes in SLURM_TAKES.items() if takes == "="},
     "mpirun": words(
         """
-        H N bind-to bootstrap c cpus-per-proc f genvlist genvnone-list host hostfile hosts launcher machinefile map-by n
-        np npernode output-filename perhost ppn prefix rank-by rmk timeout wd wdir x
+        H N bind-to bootstrap c cpu-bind cpus-per-proc d depth f genvlist genvnone-list host hostfile hosts launcher
+        machinefile map-by mem-bind n np npernode output-filename perhost pmi ppn prefix rank-by rmk timeout wd wdir x
         """
     ),
     "pbsdsh": words("n c h"),

@@ -298,6 +298,8 @@ def test_a_function_that_nothing_calls_is_not_run():
         ("srun bash -c 'A=1 python x.py'", ["srun"], ["python", "x.py"]),
         ("CMD='torchrun --standalone x.py'\nsrun $CMD --lr 1", ["srun", "torchrun"], ["python", "x.py", "--lr", "1"]),
         ('A=(-N 2\n --export=ALL)\nsrun "${A[@]}" ./x', ["srun"], ["./x"]),
+        ("mpiexec -n 8 --ppn 4 --depth 16 --cpu-bind depth --env A=b ./x -n 3", ["mpirun"], ["./x", "-n", "3"]),
+        ("mpiexec -n 8 -env A b -ppn 4 ./x", ["mpirun"], ["./x"]),
         ("mpirun -np 4 -x LD_LIBRARY_PATH --mca btl ^tcp ./x -n 3", ["mpirun"], ["./x", "-n", "3"]),
         ("python -u -m torch.distributed.run --nnodes=2 -m pkg.train", ["torchrun"], ["python", "-m", "pkg.train"]),
         ("accelerate launch --multi_gpu --num_processes 4 x.py", ["accelerate"], ["python", "x.py"]),
