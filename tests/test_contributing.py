@@ -65,7 +65,11 @@ def test_a_key_and_its_check(checkout, work):
     """A new key refuses what exceeds it, in requests and in scripts of other people, with the profile's line."""
     copy, call = checkout
     key, function, row = blocks("Add a key and its check")
-    insert(copy / "hpclaunch/profile/model.py", "    cores_per_node: Count | None = None\n", key)
+    insert(
+        copy / "hpclaunch/profile/model.py",
+        '    aliases: Annotated[list[Word], about("Other names for it.")] = []\n',
+        key,
+    )
     file = copy / "hpclaunch/job/checks/sizes.py"
     file.write_text(f"{file.read_text()}\n\n{function}")
     insert(copy / "hpclaunch/job/checks/__init__.py", "CHECKS: dict[str, Check] = {\n", row)
