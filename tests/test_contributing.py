@@ -67,7 +67,7 @@ def test_a_key_and_its_check(checkout, work):
     key, function, row = blocks("Add a key and its check")
     insert(
         copy / "hpclaunch/profile/model.py",
-        '    cores_per_node: Annotated[Count | None, about("Cores that jobs may use on a node.")] = None\n',
+        '    aliases: Annotated[list[Word], about("Other names for it.")] = []\n',
         key,
     )
     file = copy / "hpclaunch/job/checks/sizes.py"

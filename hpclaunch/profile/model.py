@@ -133,6 +133,7 @@ class Partition(Record, frozen=True, kw_only=True):
     free: Annotated[bool, about("Jobs cost nothing (neither free nor charge: the price is not known).")] = False
     internet: Annotated[bool | None, about("Its nodes have internet access (absent: as the site's).")] = None
     small_jobs: Annotated[bool, about("Jobs without a size get one core, no GPU (absent: a share of a node).")] = False
+    automatic: Annotated[bool, about("May be chosen for a job that names no partition.")] = True
     hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
     min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
     max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None

@@ -60,6 +60,23 @@ def test_a_site_chooses_the_cheapest_or_the_fastest(work, order, gpus, partition
     assert (plan.chosen == f"the {order} that takes the job") is (partition == "dgxa100")
 
 
+def test_small_shared_and_reserved_partitions_are_chosen_last_or_never(work):
+    """One for small jobs comes after whole nodes; one that is not `automatic` must be named."""
+    (work / "mine.yaml").write_text("""\
+title: Mine
+scheduler: slurm
+default_partition: gpu
+partitions:
+  gpu: {cores_per_node: 64, gpus_per_node: 4, account_suffixes: [_g]}
+  data: {cores_per_node: 8, automatic: false}
+  serial: {cores_per_node: 64, small_jobs: true}
+  cpu: {cores_per_node: 128, walltime: [{max_walltime: "24:00:00"}]}
+""")
+    asked = {"account": "x_c", "gpus_per_node": 0}
+    assert planned("./mine.yaml", **asked).partition_name == "cpu"
+    assert planned("./mine.yaml", **asked, walltime="30h").partition_name == "serial"
+
+
 def test_the_reason_is_printed_and_explained(cli):
     """The reason stands on stderr and in --explain; the script's own command names the partition."""
     result = cli("render", "--site", "jean-zay", "-A", "abc@a100", "--", "true")
