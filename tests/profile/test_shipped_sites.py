@@ -186,6 +186,22 @@ def test_what_the_site_would_refuse_is_refused(cli, name, words, why):
     assert why in result.stderr + result.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "directive", "says"),
+    [
+        ("polaris", "#PBS -q small", "take no jobs from users; use prod"),
+        ("derecho", "#PBS -q casper", "a queue of Casper"),
+        ("fir", "#SBATCH --gpus-per-node=4", "use --gpus-per-node=h100:4"),
+        ("perlmutter", "#SBATCH --gres=gpu:4", "use --gpus-per-node"),
+    ],
+)
+def test_directives_that_a_site_refuses_are_named_in_scripts(cli, work, name, directive, says):
+    """A script's option that the site does not take is named at its line, also one that a request could hold."""
+    (work / "job.sh").write_text(f"#!/bin/bash\n{directive}\npython train.py\n")
+    result = cli("check", "--script", "job.sh", "--site", name)
+    assert re.search(rf"^job.sh:2: .*{re.escape(says)}", result.stdout + result.stderr, re.MULTILINE)
+
+
 # queue: cores, GB and jobfs GB of a node; cores: hours
 QUEUES = """
 normal     48  192   400   672:48 1440:24 2976:10 20736:5

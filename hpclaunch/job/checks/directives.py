@@ -46,11 +46,13 @@ def found_in_directives(plan: Plan, name: str) -> Iterator[Found]:
 
 def refused_directives(plan: Plan) -> Iterator[Found]:
     """Refuse directives that the profile lists as not taken."""
-    for line in plan.directives:
+    read = {one.directive: one.line for one in plan.script.directives.options} if plan.script else {}
+    for line in dict.fromkeys([*plan.directives, *read]):
         for i, refused in enumerate(plan.site.refused_directives):
             if refused.fits(line):
-                found = Found(f"{line}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns, at=line)
-                yield _instead(plan, plan.script, line, found) if plan.script else found
+                at = line if line in plan.directives else read[line]
+                found = Found(f"{line}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns, at=at)
+                yield _instead(plan, plan.script, line, found) if plan.script and line in plan.directives else found
 
 
 def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:
