@@ -193,6 +193,12 @@ def test_what_the_site_would_refuse_is_refused(cli, name, words, why):
         ("derecho", "#PBS -q casper", "a queue of Casper"),
         ("fir", "#SBATCH --gpus-per-node=4", "use --gpus-per-node=h100:4"),
         ("perlmutter", "#SBATCH --gres=gpu:4", "use --gpus-per-node"),
+        (
+            "perlmutter",
+            "#SBATCH --constraint=gpu",
+            "no QoS requested, and none of gpu is the default; use --qos=regular",
+        ),
+        ("marenostrum5", "#SBATCH --gres=gpu:4", "use --qos=acc_ehpc"),
     ],
 )
 def test_directives_that_a_site_refuses_are_named_in_scripts(cli, work, name, directive, says):

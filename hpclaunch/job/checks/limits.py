@@ -124,6 +124,9 @@ def _span(plan: Plan, number: int) -> str:
 def qos(plan: Plan) -> Iterator[Found]:
     """Refuse a QoS of another partition, and a job longer or larger than its QoS allows: it would never start."""
     own, part, where = plan.qos, plan.partition, plan.partition_name
+    if plan.script and part.qos and plan.request.qos is None:
+        text, first = f"no QoS requested, and none of {where} is the default", part.qos[0].name
+        yield Found(text, partition_key(plan, "qos"), True, suggestions=[{"qos": first}], at=plan.script.last)
     if own and own not in part.qos:
         owners = [name for name, other in plan.site.partitions.items() if own.name in (one.name for one in other.qos)]
         known = [one.name for one in part.qos]
