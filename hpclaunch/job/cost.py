@@ -67,9 +67,9 @@ def shares(charge: Charge, *, nodes: int, gpus: int, cpus: int, mem_gb: float) -
         ("cores", cpus, charge.cores or float(charge.per == "core"), counted(cpus, "cpu"), ""),
         ("mem_gb", charged, charge.mem_gb, f"{mem_gb:.6g} GB{blocks}", " GB"),
     ):
-        if number and each:
+        if each and (number or f"{charge.per}s" == key):
             text = said + (f" / {each:.6g}{unit}" if each > 1 or unit else f" x {1 / each:.6g}" if each < 1 else "")
             whole = math.ceil(number / each - 1e-9)
             rounded = charge.round_up and abs(whole - number / each) > 1e-9
             found[key] = (whole, f"{text} = {whole}") if rounded else (number / each, text)
-    return found or {"nodes": (nodes if charge.per == "node" else 0, counted(nodes, "node"))}
+    return found or {"nodes": (nodes, counted(nodes, "node"))}

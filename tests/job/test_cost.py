@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,9 @@ from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.schedulers import walltime
 
+FURTHER = Path(__file__).parents[1] / "sites" / "further"
 PROFILES = {name: search.load(name) for name in ("gadi", "jean-zay", "local", "pbs")}
+PROFILES |= {path.stem: search.load(str(path)) for path in FURTHER.glob("*.yaml")}
 RENDER = ("render", "--site", "gadi", "-A", "ab12", "--nodes", "2", "--", "true")  # 288 SU
 
 
@@ -29,7 +32,7 @@ def plan(name: str, **asked) -> Plan:
 def recalculated(formula: str) -> float:
     """Do the formula's own sum."""
     text = re.sub(r"[\w. ]+ / \d+ = (?=\d+[,)])|\d+ GB in blocks of \d+ GB = ", "", formula)
-    text = re.sub(r" (?:SU|GPU-hours|core-hours|attempts|h|nodes|cpus?|GPUs?|GB)\b", "", text)
+    text = re.sub(r" (?:SU|GPU-hours|core-hours|node-hours|attempts|h|nodes?|cpus?|GPUs?|GB)\b", "", text)
     assert re.fullmatch(r"[\d.e+x/, max()]+", text), text
     return eval(re.sub(r"(?<!ma)x", "*", text))  # noqa: S307 - digits and signs alone, as the line above makes sure
 

@@ -75,6 +75,22 @@ def test_gpus_and_qos_are_asked_for_as_the_profile_says(partition, asked, text):
     assert "--mem" not in lines
 
 
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+@pytest.mark.parametrize(
+    ("site", "partition"), [(name, part) for name, one in PROFILES.items() for part in one.site.partitions]
+)
+def test_every_script_is_read_back(site, partition, launcher):
+    """What a job's directives request is its plan, on one node and on several, with all GPUs or one."""
+    account = {"account": "project_1-gpu"} if partition == "pack" else {}
+    sizes = [{"nodes": n} for n in (1, 2, 10, 70)] + [{"gpus_per_node": 1, "cpus_per_task": 3}]
+    taken = 0
+    for size in sizes:
+        asked = {"partition": partition, "launcher": launcher, **account, **size}
+        if not refused(site, **asked):
+            taken += bool(directives(site, **asked))
+    assert taken
+
+
 PRICES = [
     # LUMI, runjobs/lumi_env/billing: 0.5 x max(ceil(cores / 8), ceil(GB / 64), GCDs) on small-g, 4 a node on standard-g
     ("small-g", {"gpus_per_node": 1}, "0.5 GPU-hours = 0.5 GPU-hours x 1 h x max(1 GPU, 7 cpus / 8 = 1)"),

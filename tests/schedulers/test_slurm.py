@@ -57,6 +57,16 @@ def test_every_rank_has_its_place(work, monkeypatch, launcher):
         assert {report["SLURM_CPUS_PER_TASK"] for report in found} == {"10"}
 
 
+def test_gpus_are_given_by_another_directive(work):
+    """--gpus-per-node without --cpus-per-task gives each of two nodes its two GPUs."""
+    (profile,) = (work / "site_profiles").iterdir()
+    text = 'gpu_directive: "--gpus-per-node={gpus}"\nomit: [cpus, mem]\n'
+    profile.write_text(profile.read_text() + text)
+    words = ("--nodes", "2", "--gpus-per-node", "2", "--cpus-per-task", "1", "--launcher", "tasks", "--wait")
+    found = reports(submit(*words, "--", sys.executable, "-c", REPORT))
+    assert [(report["RANK"], report["CUDA_VISIBLE_DEVICES"]) for report in found] == [(str(i), "0,1") for i in range(4)]
+
+
 @pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("lightning"), slow("mpirun")])
 def test_the_bundled_workload_trains(launcher):
     """`submit --wait` trains Lightning DDP on two nodes, whatever starts the ranks."""
