@@ -78,7 +78,7 @@ _ROWS = (
     ("--module", _LINES, "Module to load instead of the profile's, or none (repeatable)."),
     ("--setup", _LINES, "Line of shell to run before COMMAND (repeatable)."),
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),
-    ("--venv", _TEXT, "Python environment to activate."),
+    ("--venv", _TEXT, "Environment of Python to activate: venv, conda or uv."),
     ("--env", _LINES | {"metavar": "NAME[=VALUE]"}, "Variable to set; only NAME: pass its value on (repeatable)."),
     ("--network", _TEXT, "Network variables of the profile, by name, or none."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
