@@ -78,7 +78,7 @@ _ROWS = (
     ("--module", _LINES, "Module to load instead of the profile's, or none (repeatable)."),
     ("--setup", _LINES, "Line of shell to run before COMMAND (repeatable)."),
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),
-    ("--venv", _TEXT, "Python environment to activate."),
+    ("--venv", _TEXT, "Environment of Python to activate: venv, conda or uv."),
     ("--container", _TEXT, "Image to run COMMAND in, a file or a name."),
     ("--stage-in", _LINES | {"metavar": "SRC[:DEST]"}, "Copy to each node's own disk before COMMAND (repeatable)."),
     ("--stage-out", _LINES | {"metavar": "SRC[:DEST]"}, "Copy back from there at the job's end (repeatable)."),

@@ -303,7 +303,7 @@ CASES = [
         WARNS,
         cmd("--backend=nccl"),
         "does not run on Intel Max 1550, one tile; use xccl",
-        cmd("--backend=xccl"),
+        cmd("--backend=xccl", "--env=NCCL_DEBUG=INFO"),
     ),
     ("dtype", G, WARNS, cmd("--attn", "flash_attention_2"), "use sdpa", {"partition": "dgxa100"} | cmd("flash_attn")),
     (

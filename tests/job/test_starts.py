@@ -12,6 +12,7 @@ from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
+from hpclaunch.schedulers import scheduler
 
 
 def script(site: str, **asked: object) -> str:
@@ -156,3 +157,12 @@ def test_mistakes_in_a_profile(work, text, said):
     with pytest.raises(ProfileError) as error:
         search.load("./own.yaml")
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"])
+def test_gpus_of_an_allocation_by_the_vendors_variable(work, name):
+    """`launch` on PBS counts the GPUs by their vendor's variable, of which each host has its own."""
+    (work / "nodes").write_text("a\n")
+    environment = {"PBS_JOBID": "1.x", "PBS_NODEFILE": "nodes", name: "0,1,2"}
+    assert scheduler("pbs").allocation(environment).gpus == 3
+    assert name in script("tiles").partition("unset HOSTNAME")[2].partition("#")[0]

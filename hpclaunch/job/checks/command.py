@@ -92,7 +92,7 @@ def backend(plan: Plan) -> Iterator[Found]:
     key = "backend" if plan.partition.backend else "vendor"
     has = plan.partition.backend or ("xccl" if plan.partition.vendor == "intel" else "nccl")
     words = plan.request.command if has != "nccl" and plan.gpus_per_node else []
-    if any(re.search(r"(?i)(?<![a-z])nccl(?![a-z])", word) for word in words):
+    if any(re.search(r"(?i)\bnccl\b", word) for word in words):
         text = f"torch's backend nccl does not run on {plan.partition.gpu or 'these GPUs'}; use {has}"
         yield Found(text, partition_key(plan, key), warns=True)
 
