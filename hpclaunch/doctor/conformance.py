@@ -18,9 +18,9 @@ from hpclaunch.job.consider import consider
 from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.readback import differences
-from hpclaunch.job.render import render
+from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
-from hpclaunch.paths import WORKLOADS, is_shipped
+from hpclaunch.paths import WORKLOADS, is_shipped, user_cache
 from hpclaunch.profile.model import LAUNCHERS
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers.walltime import clock, parse
@@ -29,15 +29,8 @@ _BIN = Path(sys.executable).parent
 _TAG = re.compile(r"#.*\[[\w-]+\]")
 _NUMBER = re.compile(r"^[^#]*[:,\[{]\s*\"?\d[\d.:]*\"?\s*([,}\]#]|$)")
 _READERS = (("bash", "-n"), ("shellcheck", "--format=gcc", "-"))
-_REHEARSAL = (
-    "--nodes=2",
-    "--tasks-per-node=2",
-    "--walltime=10m",
-    "--account=ab12",
-    "--force=account",
-    "--force=size",
-    "--",
-)
+_REHEARSAL = ("--nodes=2", "--tasks-per-node=2", "--walltime=10m", "--account=ab12", "--force=account",
+              "--force=size", "--")  # fmt: skip
 
 
 def conform(profile: Profile, rehearsal: bool) -> Iterator[Result]:
@@ -113,13 +106,13 @@ def _try(profile: Profile, **asked: Any) -> tuple[Plan | None, list[str]]:
 def _misread(plan: Plan, readers: list[list[str]], seen: set[str]) -> Iterator[str]:
     """Yield what shells and the scheduler would read otherwise in a plan's script; each program is `seen` once."""
     try:
-        script, _ = render(plan)
+        script, _ = render(plan, Cache(user_cache()))
     except HpclaunchError as error:
         yield one_line(error)
         return
     if plan.site.scheduler in PREFIX:
         yield from differences(plan, script)
-    body = re.sub(r"(?m)^#.*\n|\d+", "", script)
+    body = re.sub(rf'(?m)^#.*\n|"{re.escape(plan.partition_name)}"|\d+', "", script)
     for words in readers if body not in seen else ():
         done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
         yield from (done.stdout + done.stderr).splitlines()

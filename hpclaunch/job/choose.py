@@ -24,8 +24,8 @@ def choose(plan: Plan, refusal: Diagnostic | None, planned: Callable[[Request], 
     """Return `plan`, or the plan on the first other partition that takes the job if the default's `refusal` is given.
 
     With `choose: cheapest` or `fastest` the site's partitions are tried in that order, the default among them. A
-    free partition, or one whose nodes are not described, is never chosen, as they are for small work, nor one without
-    GPUs instead of one with them, unless the request or the account says so. If none takes the job the default stays.
+    free partition is not chosen instead of one that is charged, nor one without GPUs instead of one with them unless
+    the request or the account says so. If none takes the job the default stays.
     """
     site, default = plan.site, plan.partition_name
     if site.choose == "none" or (refusal.check not in _DECIDE if refusal else not site.choose):
@@ -37,8 +37,7 @@ def choose(plan: Plan, refusal: Diagnostic | None, planned: Callable[[Request], 
     def may_serve(other: Partition) -> bool:
         alike = bool(other.gpus_per_node) is bool(plan.partition.gpus_per_node)
         named = plan.request.gpus_per_node is not None or suffix(other)
-        for_jobs = other.automatic and other.cores_per_node and (plan.partition.free or not other.free)
-        return bool(for_jobs and (alike or named))
+        return bool(other.automatic and (plan.partition.free or not other.free) and (alike or named))
 
     names = [name for name, other in site.partitions.items() if name != default and may_serve(other)]
     others = [planned(structs.replace(plan.request, partition=name)) for name in names]

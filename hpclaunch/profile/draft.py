@@ -19,7 +19,7 @@ from hpclaunch.schedulers.machine import Machine, Part, Value
 
 _HEAD = """\
 # yaml-language-server: $schema=site.schema.json
-# A draft that hpclaunch made of what {source} says. Behind each value is its source.
+# A draft that hpclaunch made from {source}. Behind each value is its source.
 # Read it, finish it, then `hpclaunch site check {name}` and `hpclaunch render --site {name}`."""
 _OPEN = """
 # What the scheduler does not say.
