@@ -86,6 +86,20 @@ def test_a_term_reaches_the_program(site, work):
     assert logs() == ["ready\nsaved\n"] * 4
 
 
+def test_ranks_on_pbs_nodes_run_in_the_image(cli, site, pbs, work):
+    """The nodes of a PBS job, which inherit nothing, start their ranks in the image too; the first failure counts."""
+    words = [*site("singularity"), "--account", "ab12", "--nodes", "2", "--tasks-per-node", "2", "--launcher", "tasks"]
+    profile = {"extends": "gadi", "modules": [], "title": "Boxes", "container": {"runtime": "singularity"}}
+    (work / "site_profiles" / "boxes.yaml").write_text(json.dumps(profile))
+    command = "echo $RANK $WORLD_SIZE $NODE_RANK $IN_IMAGE; ((RANK != 3)) || exit 7; sleep 60"
+    programs = f'export PATH="{work.parent}/bin:$PATH"'
+    script = cli("render", *words, "--setup", programs, "--", "bash", "-c", command).stdout
+    job = pbs(script, ["127.0.0.1", "127.0.0.2"])
+    assert job.wait() == 7, job.output
+    assert [log.split()[:3] for log in job.logs()] == [[str(rank), "4", str(rank // 2)] for rank in range(4)]
+    assert all('"singularity"' in log for log in job.logs())
+
+
 def test_a_bundled_workload_and_the_nodes_disk_are_seen(site, work, tmp_path):
     """The folder of bundled programs and $HPCLAUNCH_LOCAL are mounted, and python is the image's."""
     (work / "data").mkdir()
