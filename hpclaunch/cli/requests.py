@@ -30,19 +30,9 @@ _OF_A_SITE = (
 )  # fmt: skip
 # What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
 _OF_A_SCRIPT = (
-    "command",
-    "module",
-    "setup",
-    "teardown",
-    "venv",
-    "container",
-    "stage_in",
-    "stage_out",
-    "env",
-    "storage",
-    "directive",
-    "workload",
-)
+    "command", "module", "setup", "teardown", "venv", "container", "stage_in", "stage_out", "env", "storage",
+    "directive", "workload",
+)  # fmt: skip
 
 
 def config_file() -> Path | None:

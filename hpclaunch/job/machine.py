@@ -66,7 +66,8 @@ def look_up_program(site: Site, request: Request, starts: bool) -> Request:
     file = _file(request.command)
     kind = scheduler(site.scheduler)
     problem = _program_problem(request, kind.here)
-    if not problem and file and not _exists(file):
+    in_image = request.container and file.startswith("/")
+    if not problem and file and not in_image and not _exists(file):
         problem = f"there is no file {file}{_nearest(file)}"
     words = [*request.setup, *request.env, *request.directive, *request.command]
     moves = re.search(_MOVES, " ".join(words)) or not all(re.fullmatch(_KEEPS, line) for line in request.setup)

@@ -13,13 +13,12 @@ from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Basis, Request
 from hpclaunch.job.resources import Resources
+from hpclaunch.job.staging import Staging
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import ONE_PER_NODE, Qos
 from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
 MOST_LOGS = 512  # of ranks in one folder
-MANY_NODES = 16  # which pass a file on rather than that each reads it from the shared file system
-_UNPACKED = re.compile(r"\.(?:(tar|tar\.(?:gz|bz2|xz|zst)|tgz)|zip)$")
 HEARTBEATS_A_SECOND = 32  # of all nodes: each is a rename on the shared file system
 MNIST = "mnist"  # what runs if neither a command nor a workload is given
 # What belongs to the whole job: the value of each node, and its unit.
@@ -81,6 +80,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation
     preflight: bool = False
+    staging: Staging | None = None
     warn_seconds: int = 120
     warn_signal: str = "USR1"
     hang_seconds: int = 0
@@ -217,38 +217,6 @@ class Plan(Resources, frozen=True, kw_only=True):
     def python(self) -> str:
         """Return the python that runs the command, which must run torchrun too."""
         return self.command[0] if re.fullmatch(r"python[\d.]*", PurePath(self.command[0]).name) else "python"
-
-    @property
-    def stages(self) -> bool:
-        """Whether the nodes' own disks are used."""
-        return bool(self.request.stage_in or self.request.stage_out)
-
-    @property
-    def stage_in(self) -> list[tuple[str, str, str]]:
-        """Return each source, its place on the node's disk, and tar or zip if it is to be unpacked there."""
-        found = []
-        for item in self.request.stage_in:
-            source, _, target = item.partition(":")
-            archive = _UNPACKED.search(source)
-            kind = ("tar" if archive[1] else "zip") if archive else ""
-            found.append((source, target or ("" if kind else PurePath(source).name), kind))
-        return found
-
-    @property
-    def stage_out(self) -> list[tuple[str, str]]:
-        """Return each place on the node's disk and where it is copied to: by default into the run folder."""
-        pairs = (item.partition(":")[::2] for item in self.request.stage_out)
-        return [(source, target or f"$HPCLAUNCH_RUN_DIR/{source}") for source, target in pairs]
-
-    @property
-    def broadcasts(self) -> bool:
-        """Whether nodes pass on what they stage, instead of each reading it from the shared file system."""
-        return self.scheduler.starts_ranks and self.nodes >= MANY_NODES and bool(self.request.stage_in)
-
-    @property
-    def workloads(self) -> str:
-        """Return the folder of the bundled programs."""
-        return str(WORKLOADS["preflight"].parent)
 
     @property
     def preflight_program(self) -> str:

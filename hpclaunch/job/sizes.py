@@ -15,6 +15,7 @@ from hpclaunch.job.cost import job_cost
 from hpclaunch.job.limits import Size, qos_limits
 from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import NONE, Basis, Request
+from hpclaunch.job.staging import make_staging
 from hpclaunch.job.storage import file_systems
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
@@ -227,9 +228,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     sizes.basis |= {
         "name": Basis(("request.site",)),
         "may_lose": Basis(("request.spares", "request.min_nodes")),
-        **{name: Basis((f"request.{name}",)) for name in ("stage_in", "stage_out")},
-        "stages": Basis(("request.stage_in", "request.stage_out")),
-        "broadcasts": Basis(("plan.nodes", "request.stage_in")),
+        "staging": Basis(("request.stage_in", "request.stage_out")),
         "spares": Basis(("request.spares",)),
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
@@ -274,6 +273,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         max_restarts=sizes.restarts(nodes),
         preflight=sizes.given("preflight", "request.preflight", "site.preflight"),
         warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
+        staging=make_staging(request, nodes if scheduler(site.scheduler).starts_ranks else 1),
         hang_seconds=walltime.parse(hang_after) if hang_after else 0,
         foreign=profile.foreign,
         basis=sizes.basis,

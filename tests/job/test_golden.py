@@ -22,6 +22,7 @@ GADI = "--site gadi --partition gpuvolta --account ab12"
 JEAN_ZAY = "--site jean-zay --partition v100 --account abc@v100"
 LOCAL = "--site local --partition here --tasks-per-node 2"
 ENVIRONMENT = "--venv '~/my torch' --env A='b c' --env WANDB_API_KEY --setup 'ulimit -c 0'"
+STAGE = "--stage-in data/train.tar --stage-out checkpoints"
 
 # From every launcher the partition that a site is known by; then, once, whatever else changes a script.
 SCRIPTS = {
@@ -32,9 +33,11 @@ SCRIPTS = {
 } | {
     "gadi-attempts": f"{GADI} --nodes 2 --max-attempts 3",
     "gadi-environment": f"{GADI} {ENVIRONMENT}",
+    "gadi-container": f"{GADI} --nodes 2 --launcher torchrun --container /g/data/cd34/torch.sif {STAGE}",
     "gadi-spares": f"{GADI} --nodes 2 --launcher torchrun --spares 1 --max-attempts 3",
     "jean-zay-array": f"{JEAN_ZAY} --directive=--array=1-10%2",
     "jean-zay-attempts": f"{JEAN_ZAY} --nodes 2 --max-attempts 3",
+    "jean-zay-container": f"{JEAN_ZAY} --nodes 2 --container '$SINGULARITY_ALLOWED_DIR/torch.sif' {STAGE}",
     "jean-zay-environment": f"{JEAN_ZAY} {ENVIRONMENT}",
     "jean-zay-range": f"{JEAN_ZAY} --nodes 2:4 --launcher torchrun --max-restarts 3 --min-nodes 2",
     "pbs": "--site pbs --nodes 2 --gpus-per-node 4 --cpus-per-task 12",

@@ -12,7 +12,7 @@ import pytest
 from conftest import call, program, slow, submit, wait_until
 from test_staging import PROGRAM
 
-from hpclaunch.job import plan
+from hpclaunch.job import staging
 
 pytestmark = pytest.mark.usefixtures("slurm")
 STAGES = (
@@ -126,7 +126,7 @@ def test_a_full_disk_ends_the_job_with_a_sentence(work, disk):
 
 def test_many_nodes_pass_a_file_on(cli, work, monkeypatch):
     """Where there are many, a file is read once and sent to the nodes by Slurm; each node's copy is from there."""
-    monkeypatch.setattr(plan, "MANY_NODES", 2)
+    monkeypatch.setattr(staging, "MANY_NODES", 2)
     (work / "one").write_text("one")
     words = (*STAGES, "--stage-in", "one:in/one", "--tasks-per-node", "1")
     script = cli("render", "--quiet", *words, "--", sys.executable, "train.py").stdout

@@ -34,10 +34,12 @@ def container(plan: Plan) -> Iterator[Found]:
 def staging(plan: Plan) -> Iterator[Found]:
     """Refuse to stage what is not there, more than the node's disk holds, or to places outside of it."""
     machine, most, size = plan.request.machine, plan.partition.jobfs_gb_per_node, plan.request.machine.staged_gb
+    if not plan.staging:
+        return
     for source in machine.files_missing:
         yield Found(f"there is no {source} to stage", warns=not machine.files_are_final)
-    places = [(f"--stage-in {source}:{target}", target) for source, target, _ in plan.stage_in]
-    for option, place in places + [(f"--stage-out {source}", source) for source, _ in plan.stage_out]:
+    places = [(f"--stage-in {source}:{target}", target) for source, target, _ in plan.staging.copies_in]
+    for option, place in places + [(f"--stage-out {source}", source) for source, _ in plan.staging.copies_out]:
         if place.startswith(("/", "~", "$")) or ".." in place.split("/"):
             yield Found(f"{option}: {place} must be a path below the node's disk, $HPCLAUNCH_LOCAL; use a relative one")
     if size > (given := plan.jobfs_gb_per_node or most or math.inf):

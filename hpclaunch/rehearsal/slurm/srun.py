@@ -29,7 +29,10 @@ def main() -> int:
     parser.add_argument("--cpus-per-task", type=int)
     parser.add_argument("--kill-on-bad-exit", type=int, default=0)
     parser.add_argument("--wait", type=int)
-    parser.add_argument("--no-kill", action="store_true")
+    for flag in ("--no-kill", "--overlap"):
+        parser.add_argument(flag, action="store_true")
+    for name in ("image", "mounts", "workdir"):  # of pyxis; the tasks run on this machine as they are
+        parser.add_argument(f"--container-{name}")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     hosts = os.environ["SLURM_JOB_NODELIST"].split(",")[: options.nodes]

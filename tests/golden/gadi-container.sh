@@ -1,0 +1,201 @@
+#!/bin/bash
+# gadi gpuvolta: 2 nodes x 4 tasks = world size 8, 96 cpus, 8 GPUs, 760 GB, walltime 01:00:00, at most 288 SU
+# Made by hpclaunch 0.1.0 from site profile gadi (checked 2026-11-21); the same again:
+#   hpclaunch render --site gadi --nodes 2 --partition gpuvolta --account ab12 --launcher torchrun --container /g/data/cd34/torch.sif --stage-in data/train.tar --stage-out checkpoints -- python train.py --epochs 3
+#PBS -N train
+#PBS -P ab12
+#PBS -q gpuvolta
+#PBS -l ncpus=96
+#PBS -l ngpus=8
+#PBS -l mem=760GB
+#PBS -l jobfs=800GB
+#PBS -l storage=gdata/dk92+gdata/cd34
+#PBS -l wd
+#PBS -l walltime=01:00:00
+#PBS -j oe
+
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+umask 027; cd "$PBS_O_WORKDIR" || exit 1 # PBS starts in $HOME, with umask 077
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$PBS_JOBID
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit,node-*.heartbeat.*} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "gpuvolta", "poll": 600, "scheduler": "pbs",
+    "seconds": 3600, "site": "gadi", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+export OMP_NUM_THREADS=12 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
+IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/}; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
+((${#nodes[@]} == 2)) || { at="PBS gave ${#nodes[@]} hosts, the job is made for 2"; exit 1; }
+MASTER_ADDR=${nodes[0]#* }
+MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
+
+# COMMAND in the image, which sees the working folder, the run folder and what else is mounted here.
+in_container() { # COMMAND...
+    exec apptainer exec --nv --pwd "$PWD" \
+        --bind="$PWD:$PWD" \
+        --bind="$HPCLAUNCH_RUN_DIR:$HPCLAUNCH_RUN_DIR" \
+        --bind="$HPCLAUNCH_LOCAL:$HPCLAUNCH_LOCAL" \
+        /g/data/cd34/torch.sif "$@"
+}
+
+# The node's own disk. The first process on a node copies there while the others wait; the last one there brings back.
+local_disk() {
+    disk="${TMPDIR:-/tmp}"
+    export HPCLAUNCH_LOCAL=$disk/hpclaunch-$HPCLAUNCH_RUN_ID-$NODE_RANK
+    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" && echo "$BASHPID" >&"$staging"
+}
+
+not_staged() { # SOURCE WHAT_WAS_SAID
+    local full="" && [[ $2 != *"No space left"* ]] || full=", whose disk $disk is full"
+    echo "$2" >&2
+    fail 1 - "the copy of $1 to node $NODE_RANK ($(hostname))$full: ${2##*$'\n'}"
+}
+
+stage_in() {
+    local disk
+    local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL"; return 1; }
+    flock -s "$staging" # as long as this process lives
+    trap stage_out EXIT
+    copy_in 9>>"$HPCLAUNCH_LOCAL.staged"
+}
+
+copy_in() {
+    local said from staged
+    flock 9 && [[ ! -e $HPCLAUNCH_RUN_DIR/failed ]] || return 1
+    # Of an earlier attempt on this node it is all there, unless the sources have changed.
+    staged=$(stat -Lc "%n %s %Y" data/train.tar 2>&1)
+    [[ $staged == "$(cat "$HPCLAUNCH_LOCAL.staged" 2>/dev/null)" ]] || {
+        from=data/train.tar
+        said=$({ mkdir -p "$HPCLAUNCH_LOCAL" && tar -xf "$from" -C "$HPCLAUNCH_LOCAL"; } 2>&1) ||
+            { not_staged data/train.tar "$said"; return 1; }
+        echo "$staged" >"$HPCLAUNCH_LOCAL.staged"
+    }
+}
+
+bring() { # SOURCE TARGET
+    [[ -e $1 ]] || { echo "hpclaunch: node $NODE_RANK has no $1 to bring back"; return 0; }
+    mkdir -p "$(dirname "$2")" && if [[ -d $1 ]]; then
+        cp -RT --preserve=timestamps "$1" "$2"
+    else
+        cp --preserve=timestamps "$1" "$2.part-$NODE_RANK" && mv -T "$2.part-$NODE_RANK" "$2"
+    fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
+}
+
+stage_out() ( # [NOW]: whether or not the others have begun
+    trap '' TERM INT
+    until [[ $1 || -e $HPCLAUNCH_RUN_DIR/failed || $(wc -l <"/proc/self/fd/$staging") -ge 1 ]]; do sleep 0.2; done
+    flock -n "$staging" || return 0 # others of this node still run
+    bring "$HPCLAUNCH_LOCAL"/checkpoints "$HPCLAUNCH_RUN_DIR/checkpoints" || return
+    rm -rf "$HPCLAUNCH_LOCAL"{,.staged,.lock}
+)
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+# The agent of one node; it starts the node's ranks.
+run_torchrun() { # COMMAND...
+    trap : TERM
+    stage_in >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 || return
+    (in_container python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 \
+        --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
+        --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash "$HPCLAUNCH_RUN_DIR/rank.sh" "$@") \
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {staging}>&- && return
+    local code=$?
+    fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
+    return 1
+}
+{ declare -f fail run_rank && echo 'run_rank "$@"'; } >"$HPCLAUNCH_RUN_DIR/rank.sh" || exit 1 # for the shell in the image
+
+launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
+# One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
+run_node() { # NODE_RANK
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
+    local pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
+    set -m
+    run_torchrun "${command[@]}" & pids+=($!)
+    set +m; unset HPCLAUNCH_NODE
+    # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
+    local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    local sweeper=$! beat=0 state=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.heartbeat
+    while ((verdict == 0 && alive)); do
+        mv -T "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads all names at once
+        sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
+        { kill $! && wait $!; } 2>/dev/null; alive=0
+        for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
+    done
+    ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK" # before others fail of the TERM
+    # TERM, 6 s to save, KILL by the guard. torchrun, which passes TERM on, may end before its ranks.
+    trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
+    while ((left-- > 0)) && grep -qszxF "$mark" /proc/[0-9]*/environ; do sleep 0.5; done
+    exec {guard}>&- && wait "$sweeper"
+    mv "$state".* "$state.end-$verdict"
+}
+
+# pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
+(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail in_container local_disk stage_in stage_out copy_in not_staged bring run_rank run_torchrun run_node && declare -p command &&
+    unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
+        ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
+    export -p && printf 'export -f fail run_rank; umask 027; cd %q && run_node "$1"\n' "$PWD") || exit 1
+touch "$HPCLAUNCH_RUN_DIR"/node-{0..1}.heartbeat.0; shells=() beats=() heard=()
+for ((node = 0; node < 2; node++)); do # -n counts lines of the nodefile; no newline passes
+    pbsdsh -n "${nodes[node]%% *}" -- /bin/bash -c "$(printf '. %q' "$HPCLAUNCH_RUN_DIR/node.sh") $node" & shells+=($!)
+done
+(trap '' TERM; exec tail -f /dev/null --pid=$$) & head=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$head" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+# pbsdsh returns 0 whatever happens and never notices a dead node, so the nodes send heartbeats.
+# Rounds of a second are counted, not the time: when the file system stalls, head and nodes stall together.
+code=0 round=0 deadline=0
+while ((deadline == 0 || round < deadline)); do
+    over=0
+    for file in "$HPCLAUNCH_RUN_DIR"/node-*.heartbeat.*; do
+        beat=${file##*.} node=${file##*/node-} && node=${node%%.*}
+        [[ ${beats[node]} == "$beat" ]] || beats[node]=$beat heard[node]=$round
+        silent=$((round - heard[node]))
+        if [[ $beat == end-* ]]; then
+            ((++over, code = code ? code : ${beat#end-}))
+        elif ((silent > 45)) || { ((silent > 8)) && ! kill -0 "${shells[node]}" 2>/dev/null; }; then
+            fail 1 - "node ${nodes[node]#* }, which is silent" || code=1
+        fi
+    done
+    ((over < 2)) || break
+    if [[ $code != 0 || -e $HPCLAUNCH_RUN_DIR/failed ]] || ! kill -0 "${shells[@]}" 2>/dev/null; then
+        kill "${shells[@]}" 2>/dev/null; ((deadline)) || deadline=$((round + 15)) # pbsdsh passes it on
+    fi
+    sleep 1 & wait -n # the end of a pbsdsh is seen at once
+    { kill $! && ! wait $!; } 2>/dev/null || ((++round))
+done
+((over == 2 || code)) || code=1 # a pbsdsh ends just after its node's script
+{ for _ in {1..10}; do kill -0 "${shells[@]}" && sleep 0.1; done; kill "${shells[@]}"; } 2>/dev/null
+{ kill -KILL "$head"; wait "$head"; } 2>/dev/null
+wait "${readers[@]}"
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+exit "$code"

@@ -1,0 +1,135 @@
+#!/bin/bash
+# jean-zay v100: 2 nodes x 4 tasks = world size 8, 80 cpus, 8 GPUs, walltime 01:00:00, at most 8 GPU-hours
+# Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
+#   hpclaunch render --site jean-zay --nodes 2 --partition v100 --account abc@v100 --container '$SINGULARITY_ALLOWED_DIR/torch.sif' --stage-in data/train.tar --stage-out checkpoints -- python train.py --epochs 3
+#SBATCH --job-name=train
+#SBATCH --account=abc@v100
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=10
+#SBATCH --time=01:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --hint=nomultithread
+
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
+# The run folder, below the folder of submission: a log for each rank, a note of the first failure.
+job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
+mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 2, "partition": "v100", "poll": 2, "scheduler": "slurm",
+    "seconds": 3600, "site": "jean-zay", "tasks_per_node": 4}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
+echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
+trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
+    echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
+    echo "hpclaunch: the environment ended the job with exit code $code, at: $at"; }' EXIT # if a line of your job does
+trap 'launched=1; exit 143' TERM
+launched="" at="" hpclaunch_settings=$(set +o; shopt -p)
+
+# ---------- Your job ----------
+command -v module >/dev/null || source /etc/profile # a job submitted from a non-login shell lacks it
+command -v module >/dev/null || { at="module: this node has neither Lmod nor Environment Modules"; exit 1; }
+module purge
+module load singularity || { at='module load singularity'; exit 1; }
+export OMP_NUM_THREADS=10 PYTHONUNBUFFERED=1
+command=(python train.py --epochs 3)
+
+# ---------- Launch, the same for every job here: nothing to edit ----------
+trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
+IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/} ended=""; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
+fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+# Rendezvous: the head node, at a port of this job's own where nothing listens.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
+export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
+
+# COMMAND in the image, which sees the working folder, the run folder and what else is mounted here.
+in_container() { # COMMAND...
+    exec singularity exec --nv --pwd "$PWD" \
+        --bind="$PWD:$PWD" \
+        --bind="$HPCLAUNCH_RUN_DIR:$HPCLAUNCH_RUN_DIR" \
+        --bind="$HPCLAUNCH_LOCAL:$HPCLAUNCH_LOCAL" \
+        "$SINGULARITY_ALLOWED_DIR/torch.sif" "$@"
+}
+
+# The node's own disk. The first process on a node copies there while the others wait; the last one there brings back.
+local_disk() {
+    disk="${TMPDIR:-/tmp}"
+    export HPCLAUNCH_LOCAL=$disk/hpclaunch-$HPCLAUNCH_RUN_ID-$NODE_RANK
+    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" && echo "$BASHPID" >&"$staging"
+}
+
+not_staged() { # SOURCE WHAT_WAS_SAID
+    local full="" && [[ $2 != *"No space left"* ]] || full=", whose disk $disk is full"
+    echo "$2" >&2
+    fail 1 - "the copy of $1 to node $NODE_RANK ($(hostname))$full: ${2##*$'\n'}"
+}
+
+stage_in() {
+    local disk
+    local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL"; return 1; }
+    flock -s "$staging" # as long as this process lives
+    trap stage_out EXIT
+    copy_in 9>>"$HPCLAUNCH_LOCAL.staged"
+}
+
+copy_in() {
+    local said from staged
+    flock 9 && [[ ! -e $HPCLAUNCH_RUN_DIR/failed ]] || return 1
+    # Of an earlier attempt on this node it is all there, unless the sources have changed.
+    staged=$(stat -Lc "%n %s %Y" data/train.tar 2>&1)
+    [[ $staged == "$(cat "$HPCLAUNCH_LOCAL.staged" 2>/dev/null)" ]] || {
+        from=data/train.tar
+        said=$({ mkdir -p "$HPCLAUNCH_LOCAL" && tar -xf "$from" -C "$HPCLAUNCH_LOCAL"; } 2>&1) ||
+            { not_staged data/train.tar "$said"; return 1; }
+        echo "$staged" >"$HPCLAUNCH_LOCAL.staged"
+    }
+}
+
+bring() { # SOURCE TARGET
+    [[ -e $1 ]] || { echo "hpclaunch: node $NODE_RANK has no $1 to bring back"; return 0; }
+    mkdir -p "$(dirname "$2")" && if [[ -d $1 ]]; then
+        cp -RT --preserve=timestamps "$1" "$2"
+    else
+        cp --preserve=timestamps "$1" "$2.part-$NODE_RANK" && mv -T "$2.part-$NODE_RANK" "$2"
+    fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
+}
+
+stage_out() ( # [NOW]: whether or not the others have begun
+    trap '' TERM INT
+    until [[ $1 || -e $HPCLAUNCH_RUN_DIR/failed || $(wc -l <"/proc/self/fd/$staging") -ge 4 ]]; do sleep 0.2; done
+    flock -n "$staging" || return 0 # others of this node still run
+    bring "$HPCLAUNCH_LOCAL"/checkpoints "$HPCLAUNCH_RUN_DIR/checkpoints" || return
+    rm -rf "$HPCLAUNCH_LOCAL"{,.staged,.lock}
+)
+
+# One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
+run_rank() { # COMMAND...
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
+    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    stage_in || return
+    (in_container "$@" {staging}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+}
+
+launched=1; trap 'ended=1' TERM
+# srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
+export -f fail in_container local_disk stage_in stage_out copy_in not_staged bring run_rank
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=10 \
+    --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" & job=$!
+# Rank 0 writes to the job's output too, whatever signal ends the job.
+(trap '' TERM; cd "$HPCLAUNCH_RUN_DIR" && touch rank-0.{log,err} && exec tail -q -c +1 -F --pid="$job" \
+    rank-0.{log,err} 2>/dev/null) & readers=($!)
+while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
+wait "$job"; code=$?
+# Ranks that Slurm killed, as another had failed, brought nothing back.
+((code == 0)) || [[ $ended ]] || srun --overlap --nodes=2 --ntasks-per-node=1 --export=ALL \
+    bash -c 'export NODE_RANK=$SLURM_NODEID; local_disk && stage_out now' >>"$HPCLAUNCH_RUN_DIR/stage-out.log" 2>&1
+wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
+
+# The first failure gives the job its exit code.
+{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+    tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+exit "$code"
