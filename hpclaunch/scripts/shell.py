@@ -154,7 +154,8 @@ class _Reader:
     def __init__(self, text: str, line: int = 1, depth: int = 0) -> None:
         self.source = _JOINED.sub(r"${\1}", _filled(text)).encode(errors="replace")
         self.line, self.depth = line, depth
-        self.root = _parser().parse(self.source).root_node
+        # tree-sitter-bash 0.25 looks for digits in C's table of 256, and may crash at others: to bash all are letters.
+        self.root = _parser().parse(re.sub(rb"[\x80-\xff]", b"x", self.source)).root_node
         self.commands: list[Command] = []
         self.unread = 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -66,6 +68,19 @@ def test_any_text_is_survived(text, name):
     """A file with anything in it is read to its end."""
     survive("#!/bin/bash\n#PBS -l ncpus=1\n" + text, SITES[name])
     survive("#SBATCH -N 1 " + text, SITES[name])
+
+
+def test_characters_far_beyond_ascii_end_no_process():
+    """Emoji and private characters where the library looks for digits: their words are read like any other."""
+    code = """
+from hpclaunch.scripts import shell
+for number in range(0x80, 0x110000, 487):
+    if not 0xD800 <= number < 0xE000:
+        shell.read("{" + chr(number))
+assert shell.read("é😀 --x=😀").commands[0].words[0].name == "é😀"
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 LIMIT = 5.0  # seconds of one core; the slowest takes a twentieth of it
