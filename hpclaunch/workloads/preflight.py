@@ -275,7 +275,7 @@ def main() -> None:
     try:
         verdict = test(args.gpus)
     except (OSError, ImportError, RuntimeError) as error:
-        why = str(error).partition("\n")[0]
+        why = ("" if isinstance(error, OSError) else "cannot take part: ") + str(error).partition("\n")[0]
         verdict = f"node {RANK} ({HOST}), which {why}"
         (FOLDER / f"node-{RANK}.unfit").write_text(f"{HOST} {why}\n")
         if RANK == 0:

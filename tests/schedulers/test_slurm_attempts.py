@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -148,7 +149,7 @@ def test_a_node_that_is_not_fit_is_excluded_from_the_next_attempt(slurm, launche
     """A slow node, and one of two that do not reach each other, are named; the next attempt trains on others."""
     pytest.importorskip("torch")
     words = ("--nodes", "3", "--tasks-per-node", "2", "--max-attempts", "2", "--launcher", launcher, "--preflight")
-    own = f"PATH={Path(sys.executable).parent}:$PATH; export OMP_NUM_THREADS=1"
+    own = f"PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; export OMP_NUM_THREADS=1"
     slow = "tc qdisc {} dev hpc-r6i4n1 root tbf rate 200mbit burst 64kb latency 400ms"
     cut = "ip -n r6i4n1 route {} blackhole 10.77.0.12/32"
     for change, why in ((slow, "is slow in an all-reduce with any other"), (cut, "has no all-reduce with node 1")):
