@@ -89,7 +89,7 @@ def test_a_launcher(checkout):
     copy, call = checkout
     (template,) = blocks("Add a launcher")
     (copy / "templates/launch/nice.sh.j2").write_text(template)
-    insert(copy / "hpclaunch/profile/model.py", 'Launcher = Literal["tasks", ', '"nice", ')
+    insert(copy / "hpclaunch/profile/types.py", 'Launcher = Literal["tasks", ', '"nice", ')
     words = ("run", "--quiet", "--nodes", "2", "--launcher", "nice", "--", "sh", "-c", "echo $RANK has $(nice)")
     done = call(*words)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,8 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.profile import model, search
+from hpclaunch.profile import search
+from hpclaunch.profile.types import LAUNCHERS
 
 
 class _Line(click.types.StringParamType):
@@ -74,7 +75,7 @@ _ROWS = (
     ("--mem-gb", _COUNT, "Memory per node in GB."),
     ("--jobfs-gb", _COUNT, "Node-local disk per node in GB."),
     ("--job-name -J", _TEXT, "Name of the job.  [default: the script's name]"),
-    ("--launcher", {"type": click.Choice(model.LAUNCHERS)}, "What starts the ranks on a node."),
+    ("--launcher", {"type": click.Choice(LAUNCHERS)}, "What starts the ranks on a node."),
     ("--module", _LINES, "Module to load instead of the profile's, or none (repeatable)."),
     ("--setup", _LINES, "Line of shell to run before COMMAND (repeatable)."),
     ("--teardown", _LINES, "Line of shell to run when the job ends (repeatable)."),

@@ -21,8 +21,8 @@ from hpclaunch.job.readback import differences
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.paths import WORKLOADS, is_shipped, user_cache
-from hpclaunch.profile.model import LAUNCHERS
 from hpclaunch.profile.search import Profile
+from hpclaunch.profile.types import LAUNCHERS
 from hpclaunch.schedulers.walltime import clock, parse
 
 _BIN = Path(sys.executable).parent

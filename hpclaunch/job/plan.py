@@ -15,7 +15,8 @@ from hpclaunch.job.request import Basis, Request
 from hpclaunch.job.resources import Resources
 from hpclaunch.job.staging import Staging
 from hpclaunch.paths import WORKLOADS
-from hpclaunch.profile.model import ONE_PER_NODE, Qos
+from hpclaunch.profile.model import Qos
+from hpclaunch.profile.types import ONE_PER_NODE
 from hpclaunch.schedulers import Scheduler, scheduler, walltime
 
 MOST_LOGS = 512  # of ranks in one folder
@@ -74,8 +75,6 @@ class Plan(Resources, frozen=True, kw_only=True):
     cost: Cost | None
     max_attempts: int = 1
     rank_cpus: list[str] = []  # the cores of each local rank
-    srun: list[str] = []  # further options
-    wrapper: str | None = None  # words before the command of each rank
     fewest_nodes: int | None = None
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.model import Count, Launcher, Line, Price, Record, Variable, Word, about
+from hpclaunch.profile.types import Count, Launcher, Line, Price, Record, Variable, Word, about
 from hpclaunch.profile.yamlfile import mistakes
 
 # What PBS accepts (OpenPBS ck_job_name.c); Slurm makes a file name of it.

@@ -266,8 +266,6 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         cost=cost,
         max_attempts=max_attempts,
         rank_cpus=sizes.rank_cpus(tasks, cpus),
-        srun=sizes.given("srun", "partition.srun", "site.srun"),
-        wrapper=sizes.given("wrapper", "partition.wrapper", "site.wrapper"),
         fewest_nodes=fewest_nodes,
         spares=request.spares or 0,
         max_restarts=sizes.restarts(nodes),

@@ -2,54 +2,28 @@
 
 import datetime
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
+from hpclaunch.profile.types import (
+    Amount,
+    Cores,
+    Count,
+    Launcher,
+    Line,
+    Omitted,
+    OptionalLine,
+    Price,
+    Record,
+    Umask,
+    Variable,
+    Walltime,
+    Word,
+    about,
+)
 from hpclaunch.schedulers import SCHEDULERS, scheduler
-
-
-def about(text: str, **limits: Any) -> Meta:
-    """Return what a key means, for the schema and the docs, and its limits."""
-    return Meta(description=text, **limits)
-
-
-Count = Annotated[int, Meta(ge=1, lt=10**9)]
-Amount = Annotated[float, Meta(gt=0, lt=1e9)]
-Price = Annotated[float, Meta(ge=0, lt=1e12)]
-# One line without what changes a terminal's output: control characters, changes of direction.
-Line = Annotated[
-    str,
-    Meta(
-        pattern=r"^[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+$(?!\n)",
-        extra={"rule": "one line of text"},
-    ),
-]
-Word = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_.+@:/=%-]+$(?!\n)", extra={"rule": "one word of letters, digits and _.+@:/=%-"})
-]
-OptionalLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)", extra={"rule": "one line of text, or none"})]
-Omitted = Literal["mem", "cpus"]
-Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)", extra={"rule": "a variable's name"})]
-Walltime = Annotated[
-    str,
-    Meta(
-        pattern=r"^(?!0+:00:00)[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]$(?!\n)",
-        extra={"rule": 'HH:MM:SS in quotes, like "48:00:00"'},
-    ),
-]
-Cores = Annotated[
-    str, Meta(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$(?!\n)", extra={"rule": 'cores like "49-55"'})
-]
-Umask = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$(?!\n)", extra={"rule": 'three octal digits in quotes, like "027"'})]
-Launcher = Literal["tasks", "torchrun", "lightning", "mpirun"]
-LAUNCHERS = get_args(Launcher)
-ONE_PER_NODE = {"torchrun", "lightning"}  # they start the ranks of a node themselves
-
-
-class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of a profile; an unknown key is a mistake."""
 
 
 class Charge(Record, frozen=True, kw_only=True):
@@ -111,9 +85,7 @@ class Partition(Record, frozen=True, kw_only=True):
     vendor: Annotated[Literal["nvidia", "amd", "intel"] | None, about("Who made its GPUs (absent: nvidia).")] = None
     backend: Annotated[Literal["nccl", "xccl"] | None, about("torch's, if the GPUs' is not nccl.")] = None
     arch: Annotated[Literal["x86_64", "aarch64"] | None, about("Of the nodes' processors.")] = None
-    rank_cpus: Annotated[
-        list[Cores], about("The cores of each local rank on a whole node, those next to its GPU.")
-    ] = []
+    rank_cpus: Annotated[list[Cores], about("The cores of each local rank on a whole node, next to its GPU.")] = []
     srun: Annotated[list[Line] | None, about("Further options of srun (absent: the site's).")] = None
     wrapper: Annotated[Line | None, about("Words before the command of each rank (absent: the site's).")] = None
     cpus_per_gpu: Annotated[Count | None, about("Cores that come with each GPU.")] = None
@@ -147,7 +119,7 @@ class Partition(Record, frozen=True, kw_only=True):
     unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
 
 
-OWN = ("chunk", "place", "gpu_directive", "omit")  # keys of a partition that stand for the site's
+OWN = ("chunk", "place", "gpu_directive", "omit", "srun", "wrapper")  # keys of a partition that stand for the site's
 
 
 class Container(Record, frozen=True, kw_only=True):
@@ -160,9 +132,7 @@ class Container(Record, frozen=True, kw_only=True):
     options: Annotated[list[Line], about("Further words for the runtime.")] = []
     folders: Annotated[list[Line], about("Images must lie in one of them; $NAME is expanded.")] = []
     modules: Annotated[list[Line], about("Loaded to have the runtime.")] = []
-    gpu_option: Annotated[Line | None, about("Gives it the GPUs (absent: --nv, AMD's --rocm, podman-hpc's --gpu).")] = (
-        None
-    )
+    gpu_option: Annotated[Line | None, about("Gives it the GPUs (absent: --nv, --rocm or --gpu).")] = None
 
 
 class RefusedDirective(Record, frozen=True, kw_only=True):
@@ -288,9 +258,7 @@ class Site(Record, frozen=True, kw_only=True):
     account_pattern: Annotated[Line | None, about("A regular expression that the whole account must match.")] = None
     chunk: Annotated[
         tuple[Line, ...],
-        about(
-            "PBS: words of each chunk of select; one whose {cpus}, {gpus}, {mem} or {tasks} is 0 or none is left out."
-        ),
+        about("PBS: words of each chunk of select; one whose {cpus}, {gpus}, {mem} or {tasks} is none is left out."),
     ] = ("ncpus={cpus}", "ngpus={gpus}", "mem={mem}gb", "mpiprocs={tasks}")
     place: Annotated[OptionalLine, about("PBS: how the chunks are placed.")] = "scatter"
     totals: Annotated[bool, about("PBS: jobs request totals (ncpus, ngpus, mem, jobfs) and no chunks.")] = False
@@ -300,9 +268,7 @@ class Site(Record, frozen=True, kw_only=True):
     omit: Annotated[list[Omitted], about("What comes by itself, so that no directive may request it.")] = []
     storage_directive: Annotated[Line, about("PBS: the directive of the file systems, {names}.")] = "-l storage={names}"
     storage_join: Annotated[Word, about("What stands between their names.")] = "+"
-    storage_whole: Annotated[bool, about("A root is one file system: with /eagle: eagle, /eagle/ab12 is eagle.")] = (
-        False
-    )
+    storage_whole: Annotated[bool, about("A root is one file system: /eagle/ab12 is eagle.")] = False
     umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
     any_partition: Annotated[bool, about("A partition that is not listed may be named; no limits are known.")] = False
     arrays: Annotated[bool, about("Accepts job arrays.")] = True

@@ -15,7 +15,7 @@ from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
-from hpclaunch.profile.model import LAUNCHERS
+from hpclaunch.profile.types import LAUNCHERS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GADI = "--site gadi --partition gpuvolta --account ab12"

@@ -15,7 +15,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.paths import search_path
-from hpclaunch.profile import model, search
+from hpclaunch.profile import search, types
 
 PROFILE_NAMES = ["gadi", "jean-zay", "local", "pbs", "slurm"]
 TEXTS = {name: (search_path("site_profiles")[-1] / f"{name}.yaml").read_text() for name in PROFILE_NAMES}
@@ -76,7 +76,7 @@ def requests(draw: st.DrawFn) -> dict[str, object]:
         "cpus_per_task": size,
         "mem_gb": size,
         "job_name": mostly(st.sampled_from(["train", "bash"]), any_text),
-        "launcher": st.sampled_from([*model.LAUNCHERS, "mpiexec"]),
+        "launcher": st.sampled_from([*types.LAUNCHERS, "mpiexec"]),
         "module": st.lists(line, max_size=2),
         "venv": line,
         "env": st.dictionaries(
