@@ -71,6 +71,8 @@ def test_a_node_powered_off_in_training_does_not_end_the_job(slurm, asked, world
 
 def test_when_too_many_nodes_are_lost_the_next_attempt_goes_on(slurm):
     """Two of three nodes die, one more than there are spares: the job is requeued and goes on from the last save."""
+    slow = "0.3 if os.environ['HPCLAUNCH_ATTEMPT'] == '2' or self.global_step < 20 else 5"
+    Path("train.py").write_text(Path("train.py").read_text().replace("sleep(0.3)", f"sleep({slow})"))
     hosts = ["r6i4n0", "r6i4n1", "r7i3n0"]
     words = ("--nodes", "2", "--spares", "1", "--max-attempts", "2", f"--directive=--nodelist={','.join(hosts)}")
     job = train(*words)
@@ -80,8 +82,8 @@ def test_when_too_many_nodes_are_lost_the_next_attempt_goes_on(slurm):
         subprocess.run([slurm, "kill-node", first], check=True)
         wait_until(lambda: state(job)["restarts"] == 1 and log(job).count("world 2") == 2, 100)
         subprocess.run([slurm, "kill-node", next(host for host in hosts[1:] if host != first)], check=True)
-        output = Path(f"train_{job}.out")
-        wait_until(lambda: "nodes are dead: r6i4n1 r7i3n0, going on in attempt 2 of 2" in output.read_text(), 200)
+        said = re.compile(r"nodes are dead: .*r[67]i[34]n[01], going on in attempt 2 of 2")
+        wait_until(lambda: said.search(Path(f"train_{job}.out").read_text()), 200)
     finally:
         for host in hosts[1:]:
             subprocess.run([slurm, "start-node", host], check=True)
