@@ -1,11 +1,14 @@
 """A stand-in for srun: starts the tasks of all nodes on this machine, each node with a TMPDIR of its own.
 
+Variables that name a network interface of the site only are left out, as gloo and NCCL would fail.
+
 As Slurm 22.05: a task does not get --cpus-per-task of the job but that of srun; with --kill-on-bad-exit the others are
 ended when one fails; the exit code is the highest of the tasks'.
 """
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,4 +53,8 @@ def _start(options: argparse.Namespace, hosts: list[str], per_node: int, rank: i
     scratch = Path(os.environ[MARK]) / f"tmp-{node}"
     scratch.mkdir(exist_ok=True)
     environment = step_variables(os.environ, hosts, per_node, options.cpus_per_task, rank) | {"TMPDIR": str(scratch)}
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        wanted = tuple(environment.get(name, "").split(","))
+        if not any(interface.startswith(wanted) for _, interface in socket.if_nameindex()):
+            del environment[name]
     return subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
