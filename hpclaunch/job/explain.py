@@ -231,8 +231,7 @@ class _Reasons(Struct):
         for file in files:
             with suppress(LookupError, TypeError):
                 said: Any = reduce(getitem, path, cast("Any", file.data))
-                where = place_of([file], path)
-                return Origin(kind=kind, where=where, key=".".join(map(str, path)), value=said)
+                return Origin(kind=kind, where=place_of([file], path), key=".".join(map(str, path)), value=said)
         return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's choice")
 
 

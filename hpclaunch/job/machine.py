@@ -42,8 +42,7 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     If the job runs `here`, as with the scheduler `local`, the request also gets the number of this machine's cores.
     """
     if here or scheduler(site.scheduler).here:
-        cores = len(os.sched_getaffinity(0))
-        request = _with(request, cores=cores)
+        request = _with(request, cores=len(os.sched_getaffinity(0)))
     if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
     links = dict(_links(site, request))
@@ -108,8 +107,7 @@ def _image_problem(image: str) -> str:
     path = _expanded(image)
     if "$" in path or not re.match(r"[/.]|.*\.(sif|sqsh|squashfs|img)$", path):
         return ""
-    size = _size(path)
-    if size is None:
+    if (size := _size(path)) is None:
         return f"there is no image {image}{_nearest(path)}"
     if Path(path).is_file() and size < _SMALLEST_IMAGE:
         return f"{image} is no image, as it has only {size} bytes; build or download it again"
