@@ -18,6 +18,7 @@ from hpclaunch.errors import nearest
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
+from hpclaunch.profile.search import match_host
 from hpclaunch.schedulers import scheduler
 
 # These run the first file among their arguments, if they run a file; and what may stand before them.
@@ -85,8 +86,6 @@ def look_up_files(site: Site, request: Request, starts: bool) -> Request:
     sources = [item.partition(":")[0] for item in request.stage_in]
     if not (request.container or sources):
         return request
-    from hpclaunch.profile.search import match_host
-
     sizes = {source: _size(_expanded(source)) for source in sources if "$" not in _expanded(source)}
     return _with(
         request,
@@ -129,7 +128,6 @@ def look_up_folders(site: Site, request: Request, here: bool) -> Request:
         return request
     from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
     from hpclaunch.job.directives.read import read_options
-    from hpclaunch.profile.search import match_host
 
     folders = output_folders(read_options(request.directive, site.scheduler))
     missing = missing_folders(folders, here or (bool(folders) and match_host() == request.site))
