@@ -189,8 +189,7 @@ class _Reasons(Struct):
             yield from self._key(".".join(names[:2]), text) if names[1:] else ()
             return
         named = [f"storage:{one}" for one in self.plan.storage if one in text]
-        items = named if names[0] in ("storage", "storage_directive") else names[:1]
-        for item in items:
+        for item in named if names[0] in ("storage", "storage_directive") else names[:1]:
             basis, value = self.plan.basis_of(item), getattr(self.plan, names[0], None)
             if basis.words:
                 number = value if isinstance(value, int | float) else None
