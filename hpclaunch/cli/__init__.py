@@ -12,7 +12,7 @@ gc.set_threshold(100_000)  # the imports below make no garbage: without it a ren
 
 import os  # noqa: E402
 import sys  # noqa: E402
-from pkgutil import resolve_name  # noqa: E402
+from importlib import import_module  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
@@ -53,7 +53,8 @@ class _Group(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = resolve_name(f"hpclaunch.cli.{COMMANDS[cmd_name]}")
+        module, _, name = COMMANDS[cmd_name].partition(".")
+        found: click.Command = getattr(import_module(f"hpclaunch.cli.{module}"), name)
         return found
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

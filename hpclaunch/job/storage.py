@@ -16,8 +16,13 @@ def named_by(site: Site, account: str | None, texts: Iterable[str]) -> list[str]
     `texts` are words of a command, lines of shell, search paths: /g/data/ab12 is found anywhere in them.
     """
     given = {line.replace("{account}", account or "") for line in site.storage_given}
-    patterns = {_below(root, site.storage_whole): prefix for root, prefix in site.storage_roots.items()}
-    found = [f"{patterns[one]}/{name}".rstrip("/") for text in texts for one in patterns for name in one.findall(text)]
+    found = [
+        f"{prefix}/{name}".rstrip("/")
+        for text in texts
+        for root, prefix in site.storage_roots.items()
+        if root.rstrip("/") in text
+        for name in _below(root, site.storage_whole).findall(text)
+    ]
     return [name for name in dict.fromkeys(found) if name not in given]
 
 
