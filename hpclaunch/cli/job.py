@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from hpclaunch.cli.echo import json_option, talk
 from hpclaunch.cli.options import LAUNCH, job_command
@@ -50,8 +49,7 @@ def render_command(
     plan = make_plan(profile, request)
     script = summarized(plan, quiet)
     if output is not None:
-        private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
-        if private and (output.is_file() or not output.exists()):  # not /dev/stdout
+        if values["env"] and (output.is_file() or not output.exists()):  # not /dev/stdout
             output.touch()
             output.chmod(0o600)
         output.write_bytes(script.encode(errors="surrogateescape"))

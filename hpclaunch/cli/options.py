@@ -48,6 +48,12 @@ def _partitions(ctx: click.Context) -> Iterator[str]:
             yield from (name, *partition.aliases)
 
 
+def _presets(_ctx: click.Context) -> Iterable[str]:
+    from hpclaunch.cli.config import Config, documents
+
+    return Config(documents()).presets
+
+
 def _checks(ctx: click.Context) -> Iterable[str]:
     from hpclaunch.job.checks import CHECKS
     from hpclaunch.scripts.checks import SCRIPT_CHECKS
@@ -63,6 +69,7 @@ _TEXTS = {"multiple": True}
 _LINES = {"multiple": True, "type": _Line()}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
+    ("--preset", completes(_presets), "Preset of the config files."),
     ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
@@ -101,8 +108,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network", "template",
-          "workload", "force", "preflight")  # fmt: skip
+LAUNCH = ("preset", "site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network",
+          "template", "workload", "force", "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
 from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
-from hpclaunch.cli.requests import nearer, planned_request
+from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
@@ -48,7 +48,6 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
     before = [_last_attempt(run) for run in registry.find(after)] if after else []
     name = ""
