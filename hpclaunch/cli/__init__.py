@@ -31,6 +31,8 @@ COMMANDS = {
     "submit": "submit.submit_command",
     "launch": "job.launch_command",
     "compare": "compare.compare_command",
+    "init": "settings.init_command",
+    "config": "settings.config_command",
     "jobs": "runs.jobs_command",
     "status": "runs.status_command",
     "logs": "runs.logs_command",

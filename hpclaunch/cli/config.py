@@ -16,7 +16,7 @@ import msgspec
 from hpclaunch import paths
 from hpclaunch.cli.echo import talk
 from hpclaunch.errors import HpclaunchError, did_you_mean, nearest
-from hpclaunch.job.request import Request, quote
+from hpclaunch.job.request import Request
 from hpclaunch.profile.types import Word
 from hpclaunch.profile.yamlfile import Document, Key, convert
 
@@ -88,7 +88,7 @@ def read(preset: str | None) -> Config:
     for file in config.files:
         convert([file], _File, _mistakes)
     if foreign := [paths.shown(file.path) for file in config.files if not paths.is_trusted(file.path)]:
-        talk(f"config: {' '.join(map(quote, foreign))}")
+        talk(f"config: {', '.join(foreign)}")
     if preset and preset not in config.presets:
         raise HpclaunchError(f"--preset {preset}: there is no such preset{did_you_mean(preset, config.presets)}")
     if "HPCLAUNCH_RUN_DIR" not in os.environ:  # else a job's own variables are here

@@ -61,6 +61,7 @@ def _checks(ctx: click.Context) -> Iterable[str]:
     return {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
 
 
+SITES = completes(lambda _: search.available())
 WORKLOADS = completes(lambda _: paths.WORKLOADS)
 _TEXT: dict[str, Any] = {}
 _COUNT = {"type": click.IntRange(min=1)}
@@ -70,7 +71,7 @@ _LINES = {"multiple": True, "type": _Line()}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
     ("--preset", completes(_presets), "Preset of the config files."),
-    ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
+    ("--site -s", SITES, "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),

@@ -99,20 +99,25 @@ def planned_request(
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
-    local = here and not _typed(ctx, "site")
-    site = "local" if local else configured(ctx, values)["site"]
-    site = site or search.match_host() or _generic() or search.site_of_this_host()
-    profile = load_site(site)
-    local = scheduler(profile.site.scheduler).here
-    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
-    values["site"] = site
-    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    values, profile = settled(ctx, values, here)
+    request = follow_links(profile.site, request_of(ctx, values, mistaken), here)
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts)
     return request, profile
 
 
-def _generic() -> str | None:
+def settled(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[dict[str, Any], search.Profile]:
+    """Return the options with their site and what the config files say there, and that site's profile."""
+    local = here and not _typed(ctx, "site")
+    site = "local" if local else configured(ctx, values)["site"]
+    site = site or search.match_host() or generic() or search.site_of_this_host()
+    profile = load_site(site)
+    local = scheduler(profile.site.scheduler).here
+    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
+    return values | {"site": site}, profile
+
+
+def generic() -> str | None:
     """Return the profile of the scheduler whose commands are here, announced on stderr, or None if there is none."""
     from shutil import which  # only here: it takes time to import
 
@@ -132,7 +137,7 @@ def compared_request(ctx: click.Context, values: dict[str, Any], site: str, seve
     if any(_typed(ctx, name) for name in sizes):
         raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if several else ()), site, not several)
-    return _request(ctx, values | _untyped(ctx, sizes))
+    return request_of(ctx, values | _untyped(ctx, sizes))
 
 
 def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tuple[Request, search.Profile]:
@@ -147,7 +152,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
         name = kind
     profile = load_site(name)
     values = configured(ctx, values, profile.name) | _untyped(ctx, SIZES) | {"site": name}
-    return look_up_program(profile.site, _request(ctx, values), starts=True), profile
+    return look_up_program(profile.site, request_of(ctx, values), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +168,7 @@ def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]
     return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
 
-def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
+def request_of(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND, --workload and --script the nearest counts."""
     pairs = permutations([name for name in ("command", "workload", "script") if name in ctx.params], 2)
     values |= {other: None for one, other in pairs if other in values and nearer(ctx, one, other)}

@@ -64,7 +64,7 @@ def submit_command(
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is None:
-        if not quiet and _at_terminal():
+        if not quiet and at_terminal():
             show_remaining(plan, profile)
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
@@ -142,7 +142,7 @@ def _confirm(plan: Plan, yes: bool) -> None:
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
     price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
-    if not _at_terminal():
+    if not at_terminal():
         talk(f"{price}: submitted unasked, stdin is no terminal; use --max-cost")
         return
     # Not click.confirm, which writes a blank to stdout, where only the job's id goes.
@@ -154,6 +154,6 @@ def _confirm(plan: Plan, yes: bool) -> None:
         raise HpclaunchError("not submitted")
 
 
-def _at_terminal() -> bool:
+def at_terminal() -> bool:
     """Return whether the user can be asked: stdin and stderr are terminals."""
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
