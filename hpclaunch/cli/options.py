@@ -101,6 +101,7 @@ _ROWS = (
     ("--spares", _COUNT, "Idle nodes, charged too, to replace dead ones (torchrun)."),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
     ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
+    ("--snapshot/--no-snapshot", {"default": None}, "Run the code as it is now, a copy of it."),
     ("--preflight/--no-preflight", {"default": None}, "Test the nodes before the ranks start."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),
     ("--template", _TEXT, "Template of the job script, by name or file."),

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli import config
@@ -103,6 +104,14 @@ def planned_request(
     request = follow_links(profile.site, request_of(ctx, values, mistaken), here)
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts)
+    if request.snapshot and not ctx.params.get("script"):
+        from hpclaunch.runs import snapshot
+
+        found = snapshot.look()
+        if found.big:
+            limit = snapshot.MOST_BYTES_OF_A_FILE // 10**6
+            talk(f"snapshot: linked, not copied, as above {limit} MB: {', '.join(found.big)}")
+        request = structs.replace(request, machine=structs.replace(request.machine, snapshot=found.name))
     return request, profile
 
 

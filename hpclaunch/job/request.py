@@ -39,6 +39,7 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     staged_gb: float = 0  # what is copied to each node, archives as they are
     program_problem: str = ""  # why the command's program cannot run here
     program_is_final: bool = False  # nor can it run as a job
+    snapshot: str = ""  # the name of the code that the job runs
     program_saves: bool = True  # it seems to save before the walltime and to continue later
 
 
@@ -90,6 +91,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     hang_after: Line | None = None
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
+    snapshot: Annotated[bool | None, about("Run the code as it was at submission.")] = None
     preflight: Annotated[bool | None, about("Test the nodes before the ranks start.")] = None
     workload: Word | None = None
     force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
