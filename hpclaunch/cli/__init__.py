@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "check.check_command",
     "run": "job.run_command",
     "submit": "submit.submit_command",
+    "rerun": "rerun.rerun_command",
     "launch": "job.launch_command",
     "compare": "compare.compare_command",
     "init": "settings.init_command",

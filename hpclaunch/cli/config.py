@@ -1,4 +1,4 @@
-"""The config files: the user's hpclaunch.yaml, and those of the current folder and the folders above it.
+"""The config files: hpclaunch.yaml of the current folder, of the folders above it, and of the user's config folder.
 
 They are merged key by key. The preset wins over the section of the site, and that over general keys, in whichever files
 they stand; among equals the nearer file wins.
@@ -26,8 +26,7 @@ OF_A_SITE = (
     "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "network", "storage",
     "directive", "template",
 )  # fmt: skip
-_SECTIONS = ("sites", "presets")
-# Variables that are no option's, and those of a job that are set outside of job scripts too.
+# Variables that are no option's and that are set outside of jobs.
 _VARIABLES = {"HPCLAUNCH_PATH", "HPCLAUNCH_JOB_ID", "HPCLAUNCH_TERMINAL", "HPCLAUNCH_PRESET"}
 
 
@@ -39,10 +38,15 @@ class _File(Request, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct):
-    """The config files, nearest first, the chosen preset, and the sections that were used last, strongest first."""
+    """The config files, nearest first, and the preset; or in their place the request of the run that is made again.
 
-    files: list[Document]
+    `used` are the sections that counted last, strongest first; `code` is the snapshot of the run that is made again.
+    """
+
+    files: list[Document] = []
     preset: str | None = None
+    again: dict[str, Any] | None = None
+    code: str = ""
     used: list[Document] = []
 
     def use(self, site: str | None, cluster: bool = True) -> dict[str, Any]:
@@ -50,33 +54,24 @@ class Config(msgspec.Struct):
 
         Without `cluster` a general value that belongs to a cluster does not count. Raises ProfileError.
         """
-        general = [*self._sections("presets", self.preset), *(_general(file) for file in self.files)]
-        if site:
-            name = _stem(site)
-            sections = [_for_site(one, name, cluster) for one in general]
-            presets = len(sections) - len(self.files)
-            self.used = [*sections[:presets], *self._sections("sites", name), *sections[presets:]]
-        else:
-            self.used = general
-        return _options(self.used)
-
-    @property
-    def presets(self) -> list[str]:
-        """Return the names of the presets."""
-        return [name for file in self.files for name in file.data.get("presets") or ()]
+        if self.again is not None:
+            return dict(self.again)
+        presets = self._sections("presets", self.preset)
+        general = [_without(file, ("sites", "presets")) for file in self.files]
+        for sections in (presets, general) if site else ():
+            for i, one in enumerate(sections):
+                if not cluster or _stem(one.data.get("site") or site) != _stem(site):
+                    sections[i] = _without(one, OF_A_SITE)
+        self.used = [*presets, *self._sections("sites", _stem(site)), *general]
+        values = msgspec.to_builtins(convert(self.used, Request)) if self.used else {}
+        strongest = next((one.data for one in self.used if {"command", "workload"} & {*one.data}), {})
+        return as_options(
+            {key: values[key] for key in values if key in strongest or key not in ("command", "workload")}
+        )
 
     def _sections(self, kind: str, name: str | None) -> list[Document]:
-        found = (file.find((kind, name)) for file in self.files if name)
-        return [
-            Document(file.path, place[0], file.data[kind][name] or {})
-            for file, place in zip(self.files, found, strict=False)
-            if place
-        ]
-
-
-def documents() -> list[Document]:
-    """Return the config files that are there, the nearest first. Raises ProfileError if one cannot be read."""
-    return [Document.read(path) for path in _files()]
+        found = [(file, file.find((kind, name))) for file in self.files if name]
+        return [Document(file.path, place[0], file.data[kind][name] or {}) for file, place in found if place]
 
 
 def read(preset: str | None) -> Config:
@@ -84,23 +79,23 @@ def read(preset: str | None) -> Config:
 
     Raises ProfileError with the mistakes of a file, and HpclaunchError for an unknown preset.
     """
-    config = Config(documents(), preset)
-    for file in config.files:
+    files = [Document.read(path) for path in _files()]
+    for file in files:
         convert([file], _File, _mistakes)
-    if foreign := [paths.shown(file.path) for file in config.files if not paths.is_trusted(file.path)]:
+    if foreign := [paths.shown(file.path) for file in files if not paths.is_trusted(file.path)]:
         talk(f"config: {', '.join(foreign)}")
-    if preset and preset not in config.presets:
-        raise HpclaunchError(f"--preset {preset}: there is no such preset{did_you_mean(preset, config.presets)}")
-    if "HPCLAUNCH_RUN_DIR" not in os.environ:  # else a job's own variables are here
-        names = {f"HPCLAUNCH_{name.upper()}" for name in Request.__struct_fields__} | _VARIABLES
-        for name in os.environ:
-            if name.startswith("HPCLAUNCH_") and not name.startswith("HPCLAUNCH_TEST_") and name not in names:
-                talk(f"warning: {name}: no option has this variable{nearest(name, names)}")
-    return config
+    known = {f"HPCLAUNCH_{name.upper()}" for name in Request.__struct_fields__} | _VARIABLES
+    for name in os.environ if "HPCLAUNCH_RUN_DIR" not in os.environ else ():  # a job has variables of its own
+        if name.startswith("HPCLAUNCH_") and not name.startswith("HPCLAUNCH_TEST_") and name not in known:
+            talk(f"warning: {name}: no option has this variable{nearest(name, known)}")
+    presets = [name for file in files for name in file.data.get("presets") or ()]
+    if preset and preset not in presets:
+        raise HpclaunchError(f"--preset {preset}: there is no such preset{did_you_mean(preset, presets)}")
+    return Config(files, preset)
 
 
 def _files() -> Iterator[Path]:
-    """Yield the config files that are there, the nearest first; what anybody can put above this folder is left out."""
+    """Yield the config files that are there, the nearest first, but not what anybody can put above this folder."""
     here, home = Path.cwd(), paths.home().resolve()
     above = [folder for folder in here.parents if folder.is_relative_to(home) or not here.is_relative_to(home)]
     for path in (Path(NAME), *(folder / NAME for folder in above), paths.user_config() / NAME):
@@ -117,32 +112,12 @@ def _mistakes(file: _File) -> Iterator[tuple[Key, str]]:
             yield ("sites", name, "site"), "the section is that site's; remove this line"
 
 
-def _general(file: Document) -> Document:
-    return Document(file.path, file.root, {key: file.data[key] for key in file.data if key not in _SECTIONS})
+def _without(section: Document, keys: Iterable[str]) -> Document:
+    return Document(section.path, section.root, {key: section.data[key] for key in section.data if key not in keys})
 
 
-def _for_site(section: Document, site: str, cluster: bool) -> Document:
-    """Return a general section without what belongs to another cluster."""
-    if cluster and _stem(section.data.get("site") or site) == site:
-        return section
-    return Document(
-        section.path, section.root, {key: section.data[key] for key in section.data if key not in OF_A_SITE}
-    )
-
-
-def _stem(site: str) -> str:
-    return Path(site).name.removesuffix(".yaml")
-
-
-def _options(sections: list[Document]) -> dict[str, Any]:
-    """Return the values of merged sections as options; of `command` and `workload` the stronger."""
-    values = msgspec.to_builtins(convert(sections, Request)) if sections else {}
-    for section in sections:
-        if named := [name for name in ("command", "workload") if section.data.get(name)]:
-            for other in {"command", "workload"}.difference(named):
-                values.pop(other, None)
-            break
-    return as_options(values)
+def _stem(site: str | None) -> str:
+    return Path(site or "").name.removesuffix(".yaml")
 
 
 def as_options(values: dict[str, Any]) -> dict[str, Any]:

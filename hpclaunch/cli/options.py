@@ -48,12 +48,6 @@ def _partitions(ctx: click.Context) -> Iterator[str]:
             yield from (name, *partition.aliases)
 
 
-def _presets(_ctx: click.Context) -> Iterable[str]:
-    from hpclaunch.cli.config import Config, documents
-
-    return Config(documents()).presets
-
-
 def _checks(ctx: click.Context) -> Iterable[str]:
     from hpclaunch.job.checks import CHECKS
     from hpclaunch.scripts.checks import SCRIPT_CHECKS
@@ -70,7 +64,7 @@ _TEXTS = {"multiple": True}
 _LINES = {"multiple": True, "type": _Line()}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
-    ("--preset", completes(_presets), "Preset of the config files."),
+    ("--preset", _TEXT, "Preset of the config files."),
     ("--site -s", SITES, "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),

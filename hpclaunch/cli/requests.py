@@ -42,6 +42,8 @@ def configured(
     values = dict(values)
     preset = values.pop("preset", None)
     ctx.obj = ctx.obj or config.read(preset)
+    if ctx.obj.again is not None and preset:
+        raise click.UsageError("--preset does not go with rerun: give its options", ctx)
     return filled(ctx, values, ctx.obj.use(site, cluster))
 
 
@@ -101,17 +103,18 @@ def planned_request(
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
     values, profile = settled(ctx, values, here)
+    code, starts = ctx.obj.code, starts and not ctx.obj.code
     request = follow_links(profile.site, request_of(ctx, values, mistaken), here)
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts)
-    if request.snapshot and not ctx.params.get("script"):
-        from hpclaunch.runs import snapshot
+    if request.snapshot and not (code or ctx.params.get("script")):
+        from hpclaunch.runs.snapshot import MOST_BYTES_OF_A_FILE, look
 
-        found = snapshot.look()
+        found = look()
+        code = found.name
         if found.big:
-            limit = snapshot.MOST_BYTES_OF_A_FILE // 10**6
-            talk(f"snapshot: linked, not copied, as above {limit} MB: {', '.join(found.big)}")
-        request = structs.replace(request, machine=structs.replace(request.machine, snapshot=found.name))
+            talk(f"above {MOST_BYTES_OF_A_FILE // 10**6} MB, linked and not copied: {', '.join(found.big)}")
+    request = structs.replace(request, machine=structs.replace(request.machine, snapshot=code))
     return request, profile
 
 

@@ -22,7 +22,7 @@ Nodes = Annotated[
 ]
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
-_HIDDEN = "(hidden)"
+HIDDEN = "(hidden)"
 _NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")  # these do not change the script
 
 
@@ -118,7 +118,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def hidden(self) -> "Request":
         """Return the request without the values of variables whose names say that they are secret."""
-        return replace(self, env={key: _HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
+        return replace(self, env={key: HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
 
     def check_passed(self, environment: Container[str]) -> None:
         """Raise RequestError with each variable of `pass_env` that is not in `environment`."""
