@@ -42,7 +42,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         patient = structs.replace(patient, refusal=one_line(error))
     else:
         files = [layer.path for layer in profile.layers]
-        files += [section.path for section in ctx.obj.used if {*_RUN} & {*section.data}]
+        files += dict.fromkeys(section.path for section in ctx.obj.used if {*_RUN} & {*section.data})
         foreign = [paths.shown(file) for file in files + templates if not paths.is_trusted(file)]
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)
     results = examine(patient)
