@@ -18,7 +18,7 @@ from hpclaunch.cli.echo import talk
 from hpclaunch.errors import HpclaunchError, did_you_mean, nearest
 from hpclaunch.job.request import Request
 from hpclaunch.profile.types import Word
-from hpclaunch.profile.yamlfile import Document, Key, convert
+from hpclaunch.profile.yamlfile import Document, convert
 
 NAME = "hpclaunch.yaml"
 # What belongs to a cluster: in a general section it counts for the site that this names, and not on this machine.
@@ -26,6 +26,7 @@ OF_A_SITE = (
     "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "network", "storage",
     "directive", "template",
 )  # fmt: skip
+_PROGRAM = ("command", "workload")  # which exclude each other
 # Variables that are no option's and that are set outside of jobs.
 _VARIABLES = {"HPCLAUNCH_PATH", "HPCLAUNCH_JOB_ID", "HPCLAUNCH_TERMINAL", "HPCLAUNCH_PRESET"}
 
@@ -38,9 +39,9 @@ class _File(Request, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct):
-    """The config files, nearest first, and the preset; or in their place the request of the run that is made again.
+    """The config files, nearest first, and the preset; or the request of the run that is made again, and its code.
 
-    `used` are the sections that counted last, strongest first; `code` is the snapshot of the run that is made again.
+    `used` are the sections that counted last, strongest first.
     """
 
     files: list[Document] = []
@@ -49,25 +50,19 @@ class Config(msgspec.Struct):
     code: str = ""
     used: list[Document] = []
 
-    def use(self, site: str | None, cluster: bool = True) -> dict[str, Any]:
-        """Return the options of a job at `site`, and note the sections that they are from.
-
-        Without `cluster` a general value that belongs to a cluster does not count. Raises ProfileError.
-        """
+    def use(self, site: str | None, cluster: bool) -> dict[str, Any]:
+        """Return the options of a job at `site`, without `cluster` those that do not belong to one; set `used`."""
         if self.again is not None:
-            return dict(self.again)
+            return self.again
         presets = self._sections("presets", self.preset)
-        general = [_without(file, ("sites", "presets")) for file in self.files]
-        for sections in (presets, general) if site else ():
-            for i, one in enumerate(sections):
-                if not cluster or _stem(one.data.get("site") or site) != _stem(site):
-                    sections[i] = _without(one, OF_A_SITE)
-        self.used = [*presets, *self._sections("sites", _stem(site)), *general]
+        general = [*presets, *(_without(file, ("sites", "presets")) for file in self.files)]
+        for i, one in enumerate(general):
+            if site and not (cluster and one.data.get("site", site) == site):
+                general[i] = _without(one, OF_A_SITE)
+        self.used = [*general[: len(presets)], *self._sections("sites", site), *general[len(presets) :]]
+        strongest = next((one.data for one in self.used if {*_PROGRAM} & {*one.data}), {})
         values = msgspec.to_builtins(convert(self.used, Request)) if self.used else {}
-        strongest = next((one.data for one in self.used if {"command", "workload"} & {*one.data}), {})
-        return as_options(
-            {key: values[key] for key in values if key in strongest or key not in ("command", "workload")}
-        )
+        return as_options({key: values[key] for key in values if key in strongest or key not in _PROGRAM})
 
     def _sections(self, kind: str, name: str | None) -> list[Document]:
         found = [(file, file.find((kind, name))) for file in self.files if name]
@@ -81,7 +76,7 @@ def read(preset: str | None) -> Config:
     """
     files = [Document.read(path) for path in _files()]
     for file in files:
-        convert([file], _File, _mistakes)
+        convert([file], _File)
     if foreign := [paths.shown(file.path) for file in files if not paths.is_trusted(file.path)]:
         talk(f"config: {', '.join(foreign)}")
     known = {f"HPCLAUNCH_{name.upper()}" for name in Request.__struct_fields__} | _VARIABLES
@@ -106,18 +101,8 @@ def _files() -> Iterator[Path]:
                 talk(f"warning: {path}: another user's file in a folder that all can write to, not read")
 
 
-def _mistakes(file: _File) -> Iterator[tuple[Key, str]]:
-    for name, section in file.sites.items():
-        if section.site is not None:
-            yield ("sites", name, "site"), "the section is that site's; remove this line"
-
-
 def _without(section: Document, keys: Iterable[str]) -> Document:
     return Document(section.path, section.root, {key: section.data[key] for key in section.data if key not in keys})
-
-
-def _stem(site: str | None) -> str:
-    return Path(site or "").name.removesuffix(".yaml")
 
 
 def as_options(values: dict[str, Any]) -> dict[str, Any]:

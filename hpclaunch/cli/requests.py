@@ -35,34 +35,27 @@ _OF_A_SCRIPT = (
 def configured(
     ctx: click.Context, values: dict[str, Any], site: str | None = None, cluster: bool = True
 ) -> dict[str, Any]:
-    """Return the options with what the config files say at `site` of those neither typed nor in the environment.
+    """Return the options with what the config files, which are read once, say of those that are not set otherwise.
 
-    `cluster` is Config.use's. The config files are read once, and kept in the context.
+    The variables of --env count by their names. `site` and `cluster` are Config.use's.
     """
-    values = dict(values)
-    preset = values.pop("preset", None)
+    values, preset = dict(values), values.get("preset")
+    values.pop("preset", None)
     ctx.obj = ctx.obj or config.read(preset)
     if ctx.obj.again is not None and preset:
         raise click.UsageError("--preset does not go with rerun: give its options", ctx)
-    return filled(ctx, values, ctx.obj.use(site, cluster))
-
-
-def filled(ctx: click.Context, values: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` with `options` where nothing is set; the variables of --env by their names."""
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        given = ctx.get_parameter_source(name)
-        kept = given is ParameterSource.COMMANDLINE or (given is ParameterSource.ENVIRONMENT and values.get(name))
-        if name not in values or name not in options:
-            continue
-        if not kept:
-            value = options[name]
+    options = ctx.obj.use(site, cluster)
+    for parameter in (one for one in ctx.command.params if one.name in values and one.name in options):
+        name, value = str(parameter.name), options[str(parameter.name)]
+        if not (_typed(ctx, name) or (ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT and values[name])):
             several = isinstance(parameter, click.Option) and parameter.multiple and isinstance(value, str)
             values[name] = [value] if several else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
         elif name == "env":
-            typed = variables_of(values[name])
-            values[name] = [*(one for one in options[name] if not variables_of([one]) & typed), *values[name]]
+            values[name] = [
+                *(one for one in value if not variables_of([one]) & variables_of(values[name])),
+                *values[name],
+            ]
     return values
 
 
@@ -102,31 +95,25 @@ def planned_request(
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
-    values, profile = settled(ctx, values, here)
-    code, starts = ctx.obj.code, starts and not ctx.obj.code
-    request = follow_links(profile.site, request_of(ctx, values, mistaken), here)
-    for look_up in (look_up_folders, look_up_files, look_up_program):
-        request = look_up(profile.site, request, starts)
-    if request.snapshot and not (code or ctx.params.get("script")):
-        from hpclaunch.runs.snapshot import MOST_BYTES_OF_A_FILE, look
-
-        found = look()
-        code = found.name
-        if found.big:
-            talk(f"above {MOST_BYTES_OF_A_FILE // 10**6} MB, linked and not copied: {', '.join(found.big)}")
-    request = structs.replace(request, machine=structs.replace(request.machine, snapshot=code))
-    return request, profile
-
-
-def settled(ctx: click.Context, values: dict[str, Any], here: bool = False) -> tuple[dict[str, Any], search.Profile]:
-    """Return the options with their site and what the config files say there, and that site's profile."""
     local = here and not _typed(ctx, "site")
     site = "local" if local else configured(ctx, values)["site"]
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
-    return values | {"site": site}, profile
+    values["site"] = site
+    code, starts = ctx.obj.code, starts and not ctx.obj.code
+    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    for look_up in (look_up_folders, look_up_files, look_up_program):
+        request = look_up(profile.site, request, starts)
+    if request.snapshot and not (code or ctx.params.get("script")):
+        from hpclaunch.runs.snapshot import MOST_BYTES_OF_A_FILE, look
+
+        code, _, big = look()
+        if big:
+            talk(f"above {MOST_BYTES_OF_A_FILE // 10**6} MB, linked and not copied: {', '.join(big)}")
+    request = structs.replace(request, machine=structs.replace(request.machine, snapshot=code))
+    return request, profile
 
 
 def generic() -> str | None:
@@ -149,7 +136,7 @@ def compared_request(ctx: click.Context, values: dict[str, Any], site: str, seve
     if any(_typed(ctx, name) for name in sizes):
         raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if several else ()), site, not several)
-    return request_of(ctx, values | _untyped(ctx, sizes))
+    return _request(ctx, values | _untyped(ctx, sizes))
 
 
 def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tuple[Request, search.Profile]:
@@ -164,7 +151,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
         name = kind
     profile = load_site(name)
     values = configured(ctx, values, profile.name) | _untyped(ctx, SIZES) | {"site": name}
-    return look_up_program(profile.site, request_of(ctx, values), starts=True), profile
+    return look_up_program(profile.site, _request(ctx, values), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +167,7 @@ def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]
     return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
 
-def request_of(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
+def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
     """Return the request that the options make; of COMMAND, --workload and --script the nearest counts."""
     pairs = permutations([name for name in ("command", "workload", "script") if name in ctx.params], 2)
     values |= {other: None for one, other in pairs if other in values and nearer(ctx, one, other)}

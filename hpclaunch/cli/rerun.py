@@ -32,14 +32,12 @@ def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> 
     except (OSError, ValueError, LookupError) as error:
         raise HpclaunchError(f"{job}: {run.path / PLAN}, which has its request, cannot be read: {error}") from None
     code = request.pop("machine", {}).get("snapshot", "")
-    for name, value in request.get("env", {}).items():
-        if value == HIDDEN:  # passed on from here, or a message that it is not set
-            request.setdefault("pass_env", []).append(name)
-    request["env"] = {name: value for name, value in request.get("env", {}).items() if value != HIDDEN}
+    values = as_options(request)
+    values["env"] = [one.removesuffix(f"={HIDDEN}") for one in values.get("env", ())]  # from here: no file has it
     for option in submit_command.params:
         os.environ.pop(str(option.envvar), None)
     with submit_command.make_context("rerun", [*options], parent=ctx.parent) as inner:
-        inner.obj = Config(again=as_options(request), code="" if inner.params["snapshot"] is not None else code)
+        inner.obj = Config(again=values, code="" if inner.params["snapshot"] is not None else code)
         if inner.obj.code:
             os.chdir(run.submitted_from)
             if not (snapshot.FOLDER / code).is_dir():
