@@ -32,8 +32,8 @@ def config_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     request, found = planned_request(ctx, values)[0].hidden(), sources(ctx)
     rows: list[tuple[str, Any, str, str]] = []  # name, value, kind of origin, and its place
     for name in (name for name in request.__struct_fields__ if name in found):
-        value = getattr(request, name) or {}
-        for item in value if isinstance(value, dict) else [None]:
+        value = getattr(request, name)
+        for item in value if isinstance(value, dict) else [None] * (value not in (None, [])):
             source = found.get(f"{name}.{item}") or found[name]
             where = place_of(source.config, (name, item) if item else (name,)) or source.where
             rows.append((f"{name}.{item}" if item else name, value[item] if item else value, source.kind, where))
