@@ -49,14 +49,14 @@ def write(name: str) -> None:
     if not folder.is_dir():
         new = FOLDER / f".{name}.{os.getpid()}"
         (new / CODE).mkdir(parents=True)
+        (new / COMMIT).write_bytes(_git("rev-parse", "HEAD"))
+        (new / DIFF).write_bytes(_difference())
         for file in files:
             (new / CODE / file).parent.mkdir(parents=True, exist_ok=True)
             if Path(file).is_symlink():
                 (new / CODE / file).symlink_to(_target(Path(), file))
             else:
                 shutil.copy2(file, new / CODE / file)
-        (new / COMMIT).write_bytes(_git("rev-parse", "HEAD"))
-        (new / DIFF).write_bytes(_difference())
         if _hash(new / CODE, files) == name:
             with suppress(OSError):  # another process was faster
                 new.rename(folder)
