@@ -50,14 +50,14 @@ class Config(msgspec.Struct):
     code: str = ""
     used: list[Document] = []
 
-    def use(self, site: str | None, cluster: bool) -> dict[str, Any]:
+    def use(self, site: str, cluster: bool) -> dict[str, Any]:
         """Return the options of a job at `site`, without `cluster` those that do not belong to one; set `used`."""
         if self.again is not None:
             return self.again
         presets = self._sections("presets", self.preset)
         general = [*presets, *(_without(file, ("sites", "presets")) for file in self.files)]
         for i, one in enumerate(general):
-            if site and not (cluster and one.data.get("site", site) == site):
+            if site and not (cluster and Path(one.data.get("site", site)).name.removesuffix(".yaml") == site):
                 general[i] = _without(one, OF_A_SITE)
         self.used = [*general[: len(presets)], *self._sections("sites", site), *general[len(presets) :]]
         strongest = next((one.data for one in self.used if {*_PROGRAM} & {*one.data}), {})
@@ -109,8 +109,3 @@ def as_options(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a request as options, its variables as those of --env."""
     env = [f"{name}={value}" for name, value in values.pop("env", {}).items()] + values.pop("pass_env", [])
     return values | ({"env": env} if env else {})
-
-
-def variables_of(settings: Iterable[str]) -> set[str]:
-    """Return the names of the variables that values of --env set or pass on."""
-    return {setting.partition("=")[0] for setting in settings}
