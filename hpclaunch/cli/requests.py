@@ -145,7 +145,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed options, which win over a script's; fill in the others. Raises click.UsageError if one cannot."""
+    """Return the typed options, which win over a script's; fill in the others. Raises UsageError if one cannot."""
     typed = {name: value for name, value in values.items() if name not in ("site", "preset") and _typed(ctx, name)}
     if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
         raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)
