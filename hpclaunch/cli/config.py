@@ -27,8 +27,6 @@ OF_A_SITE = (
     "directive", "template",
 )  # fmt: skip
 _PROGRAM = ("command", "workload")  # which exclude each other
-# Variables that are no option's and that are set outside of jobs.
-_VARIABLES = {"HPCLAUNCH_PATH", "HPCLAUNCH_JOB_ID", "HPCLAUNCH_TERMINAL", "HPCLAUNCH_PRESET"}
 
 
 class _File(Request, frozen=True, kw_only=True):
@@ -39,16 +37,13 @@ class _File(Request, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct):
-    """The config files, nearest first, and the preset; or the request of the run that is made again, and its code.
-
-    `used` are the sections that counted last, strongest first.
-    """
+    """The config files, nearest first, and the preset; or the request of the run that is made again, and its code."""
 
     files: list[Document] = []
     preset: str | None = None
     again: dict[str, Any] | None = None
     code: str = ""
-    used: list[Document] = []
+    used: list[Document] = []  # the sections that counted last, strongest first
 
     def use(self, site: str, cluster: bool) -> dict[str, Any]:
         """Return the options of a job at `site`, without `cluster` those that do not belong to one; set `used`."""
@@ -79,7 +74,7 @@ def read(preset: str | None) -> Config:
         convert([file], _File)
     if foreign := [paths.shown(file.path) for file in files if not paths.is_trusted(file.path)]:
         talk(f"config: {', '.join(foreign)}")
-    known = {f"HPCLAUNCH_{name.upper()}" for name in Request.__struct_fields__} | _VARIABLES
+    known = {f"HPCLAUNCH_{name.upper()}" for name in (*Request.__struct_fields__, "path", "preset")}
     for name in os.environ if "HPCLAUNCH_RUN_DIR" not in os.environ else ():  # a job has variables of its own
         if name.startswith("HPCLAUNCH_") and not name.startswith("HPCLAUNCH_TEST_") and name not in known:
             talk(f"warning: {name}: no option has this variable{nearest(name, known)}")

@@ -31,15 +31,15 @@ def look() -> tuple[str, list[str], list[str]]:
     for path in sorted({*_listed(".")}):
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and still in git's index
             found = Path(path).lstat()
-            if S_ISREG(found.st_mode) or (S_ISLNK(found.st_mode) and _leads_inside(path)):
+            target = os.path.normpath(Path(path, "..", Path(path).readlink())) if S_ISLNK(found.st_mode) else ""
+            if S_ISREG(found.st_mode) or (target and not target.startswith(("/", ".."))):
                 sizes[path] = found.st_size
     files = [path for path, size in sizes.items() if size <= MOST_BYTES_OF_A_FILE]
     total = sum(map(sizes.__getitem__, files))
     if total > _MOST_BYTES or len(files) > _MOST_FILES:
-        raise HpclaunchError(
-            f"--snapshot: {len(files):,} files, {total / 1e9:.1f} GB, exceed the limit of {_MOST_FILES:,} and "
-            f"{_MOST_BYTES / 1e9:.0f} GB; list data in .gitignore, or use --no-snapshot"
-        )
+        what = f"{len(files):,} files, {total / 1e9:.1f} GB, exceed the limit of {_MOST_FILES:,}"
+        use = "list data in .gitignore, or use --no-snapshot"
+        raise HpclaunchError(f"--snapshot: {what} and {_MOST_BYTES / 1e9:.0f} GB; {use}")
     return _hash(Path(), files), files, [*sizes.keys() - {*files}]
 
 
@@ -80,10 +80,6 @@ def _listed(folder: str) -> Iterator[str]:
         environment = {"pyvenv.cfg", "conda-meta"} & {*names, *folders}
         folders[:] = [one for one in folders if not (environment or one[0] == "." or one in _NEVER)]
         yield from (os.path.normpath(Path(above, one)) for one in names if not (environment or one[0] == "."))
-
-
-def _leads_inside(link: str) -> bool:
-    return not os.path.normpath(Path(link).parent / Path(link).readlink()).startswith(("/", ".."))
 
 
 def _hash(root: Path, files: list[str]) -> str:
