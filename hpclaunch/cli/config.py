@@ -1,7 +1,6 @@
 """The config files: hpclaunch.yaml of the current folder, of the folders above it, and of the user's config folder.
 
-They are merged key by key. The preset wins over the section of the site, and that over general keys, in whichever files
-they stand; among equals the nearer file wins.
+They are merged key by key. A preset wins over a site's section, that over general keys; among equals the nearer file.
 """
 
 from __future__ import annotations
