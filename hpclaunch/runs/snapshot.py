@@ -59,8 +59,7 @@ def write(name: str) -> None:
         if not folder.is_dir():
             raise HpclaunchError("--snapshot: the code changed while it was copied; submit again")
     # What is not copied is linked, a folder as a whole if no file in it is copied.
-    above = {str(parent) for file in ("x", *files) for parent in Path(file).parents}
-    copied = above.union(files)
+    copied = {*files, *(above := {str(parent) for file in ("x", *files) for parent in Path(file).parents})}
     for entry in (entry for parent in above for entry in os.scandir(parent)):
         path = os.path.normpath(entry.path)
         if path not in copied and entry.name not in _NEVER:
