@@ -78,6 +78,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     fewest_nodes: int | None = None
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation
+    snapshot: str = ""  # the name of the code that the job runs, if not what then lies in the folder of submission
     preflight: bool = False
     staging: Staging | None = None
     warn_seconds: int = 120
