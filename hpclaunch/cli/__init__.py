@@ -19,6 +19,7 @@ import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
 from hpclaunch.cli.echo import talk  # noqa: E402
+from hpclaunch.cli.help import Group  # noqa: E402
 from hpclaunch.errors import HpclaunchError  # noqa: E402
 
 PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
@@ -44,7 +45,7 @@ COMMANDS = {
 }
 
 
-class _Group(click.Group):
+class _Group(Group):
     """The one place where an expected error becomes a message and an exit code."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -84,6 +85,10 @@ def main(ctx: click.Context) -> None:
 
     Options can also be set in the environment (HPCLAUNCH_NODES=2) and in a config file (nodes: 2), ./hpclaunch.yaml or
     hpclaunch.yaml in the user's config folder. The command line wins over the environment, that over the file.
+
+    Examples:
+      hpclaunch submit --site gadi --nodes 2 -A ab12 -- python train.py
+      hpclaunch status
     """
     command = ctx.invoked_subcommand
     if command in ("render", "check", "run", "submit", "launch", "doctor", "compare"):

@@ -2,14 +2,18 @@
 
 import click
 
+from hpclaunch.cli.help import Command
 
-@click.command("completion")
+
+@click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, /, shell: str) -> None:
     """Print the completion of commands, sites and jobs for SHELL.
 
-    Example: eval "$(hpclaunch completion bash)"
+    Examples:
+      eval "$(hpclaunch completion bash)"
+      hpclaunch completion fish >~/.config/fish/completions/hpclaunch.fish
     """
     from click.shell_completion import shell_complete
 

@@ -39,9 +39,11 @@ def render_command(
 ) -> None:
     """Print the job script of COMMAND.
 
-    Example: hpclaunch render --site gadi --nodes 2 -A ab12 -o job.sh -- python train.py
-
     Without a COMMAND, of a bundled workload.
+
+    Examples:
+      hpclaunch render --site gadi -N 2 -A ab12 -o job.sh -- python train.py
+      hpclaunch render --site jean-zay -A abc@v100 --explain -- python train.py
     """
     if as_json and not explain:
         raise click.UsageError("--json goes with --explain: the script itself is text")
@@ -71,10 +73,12 @@ def render_command(
 def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **values: Any) -> None:
     """Run COMMAND on this machine, on emulated nodes.
 
-    Example: hpclaunch run --nodes 2 --tasks-per-node 2 -- python train.py
-
     With --site it is a rehearsal: that site's job script, with stand-ins for what only a cluster has. The exit code is
     that of the first rank to fail. Without a COMMAND, a bundled workload.
+
+    Examples:
+      hpclaunch run --nodes 2 --tasks-per-node 2 -- python train.py
+      hpclaunch run --site gadi --nodes 2 --workload env
     """
     from hpclaunch.runs.here import run
     from hpclaunch.runs.terminal import for_rank
@@ -98,10 +102,12 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the current allocation.
 
-    Example: salloc --nodes=2 hpclaunch launch -- python train.py
-
     It works in a salloc, a qsub -I, or your own job script, in the current environment. Without a COMMAND, a bundled
     workload.
+
+    Examples:
+      hpclaunch launch -- python train.py
+      hpclaunch launch --nodes 1 --tasks-per-node 2 -- python -m pdb train.py
     """
     import os
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from hpclaunch import paths
+from hpclaunch.cli.help import Command
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.profile import search
 from hpclaunch.profile.types import LAUNCHERS
@@ -55,6 +56,13 @@ def _checks(ctx: click.Context) -> Iterable[str]:
     return {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
 
 
+def _jobs(_ctx: click.Context) -> list[str]:
+    from hpclaunch.runs import registry
+
+    return [run.id for run in registry.newest_first()]
+
+
+JOB_IDS = completes(_jobs)
 WORKLOADS = completes(lambda _: paths.WORKLOADS)
 _TEXT: dict[str, Any] = {}
 _COUNT = {"type": click.IntRange(min=1)}
@@ -139,6 +147,6 @@ def job_command(
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
             elif not only or _name(words) in only:
                 command = _option(words, attributes, text)(command)
-        return click.command(name, context_settings={"allow_interspersed_args": False})(command)
+        return click.command(name, cls=Command, context_settings={"allow_interspersed_args": False})(command)
 
     return make

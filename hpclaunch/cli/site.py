@@ -12,6 +12,7 @@ import msgspec
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Group
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Site
@@ -20,17 +21,27 @@ from hpclaunch.schedulers import SCHEDULERS
 from hpclaunch.schedulers.machine import Kind, Machine, Part, Value
 
 
-@click.group("site")
+@click.group("site", cls=Group)
 def site_group() -> None:
-    """List, show, check and write site profiles."""
+    """List, show, check and write site profiles.
+
+    Examples:
+      hpclaunch site list
+      hpclaunch site new mine --from gadi
+    """
 
 
 @site_group.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the site profiles."""
+    """List the site profiles.
+
+    Examples:
+      hpclaunch site list
+      hpclaunch site list --json
+    """
     rows: list[dict[str, Any]] = []
-    table = []
+    table: list[tuple[object, ...]] = []
     for name, path in search.available().items():
         pack = next((own for folder, own in paths.packs().items() if path.is_relative_to(folder)), None)
         rows.append({"name": name, "file": str(path), "pack": pack})
@@ -38,7 +49,7 @@ def list_command(as_json: bool) -> None:
             profile = search.load(name)
         except HpclaunchError as error:
             rows[-1]["error"] = str(error)
-            table.append((name, "broken: " + str(error).partition("\n")[0]))
+            table.append((name, "broken", "", "", "", str(error).partition("\n")[0]))
             continue
         site = profile.site
         checked = site.checked and site.checked.isoformat()
@@ -48,15 +59,13 @@ def list_command(as_json: bool) -> None:
         share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
         rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
         rows[-1]["unconfirmed"] = round(share, 3)
-        when = f", checked {checked}" if checked else ""
-        sure = f", {max(round(100 * share), 1)} % not confirmed" if share else ", confirmed" if checked else ""
-        where = f"{pack}, {path}" if pack else path
-        size = counted(len(partitions), "partition")
-        table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
+        sure = f"{min(round(100 - 100 * share), 99)} %" if share else "all" if checked else ""
+        where = f"{site.title}; {f'{pack}, ' if pack else ''}{paths.shown(path)}"
+        table.append((name, site.scheduler, len(partitions), checked or "", sure, where))
     if as_json:
         echo_json(rows)
     else:
-        echo_table(table)
+        echo_table(("SITE", "SCHEDULER", "PARTITIONS", "CHECKED", "CONFIRMED", "TITLE, PROFILE"), table)
 
 
 @site_group.command("show")
@@ -65,7 +74,9 @@ def list_command(as_json: bool) -> None:
 def show_command(name: str, as_json: bool) -> None:
     """Print the profile NAME with what it extends filled in.
 
-    Example: hpclaunch site show gadi
+    Examples:
+      hpclaunch site show gadi
+      hpclaunch site show jean-zay --json
     """
     profile = search.load(name)
     if as_json:
@@ -84,9 +95,11 @@ def show_command(name: str, as_json: bool) -> None:
 def check_command(names: tuple[str, ...]) -> None:
     """Check profiles, all of them by default.
 
-    Example: hpclaunch site check mine.yaml
-
     The exit code is 1 if there are mistakes; each is printed with its file and line.
+
+    Examples:
+      hpclaunch site check
+      hpclaunch site check mine.yaml
     """
     problems = []
     for name in names or search.available():
@@ -107,9 +120,12 @@ def check_command(names: tuple[str, ...]) -> None:
 def test_command(name: str, rehearse: bool, as_json: bool) -> None:
     """Test the profile NAME: sources, scripts, limits, prices.
 
-    Example: hpclaunch site test gadi --rehearse
+    Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything
+    fails.
 
-    Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything fails.
+    Examples:
+      hpclaunch site test gadi
+      hpclaunch site test mine --rehearse
     """
     from hpclaunch.cli.doctor import print_results
     from hpclaunch.doctor.conformance import conform
@@ -126,9 +142,11 @@ def test_command(name: str, rehearse: bool, as_json: bool) -> None:
 def new_command(name: str, parent: str | None, detect: bool) -> None:
     """Write a commented profile NAME to edit.
 
-    Example: hpclaunch site new mine --from gadi
-
     It goes into the user's config folder. An existing one is never changed. Without --from and --detect it asks.
+
+    Examples:
+      hpclaunch site new mine --from gadi
+      hpclaunch site new mine --detect
     """
     if (detect and parent) or not (detect or parent or sys.stdin.isatty()):
         raise click.UsageError("give either --from PROFILE, or --detect on a login node")
@@ -173,7 +191,12 @@ def _asked() -> Machine:
 
 @site_group.command("schema")
 def schema_command() -> None:
-    """Print the JSON Schema of a profile, for editors."""
+    """Print the JSON Schema of a profile, for editors.
+
+    Examples:
+      hpclaunch site schema
+      hpclaunch site schema >site.schema.json
+    """
     schema = msgspec.json.schema(Site)
     echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 

@@ -10,7 +10,7 @@ import click
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
 from hpclaunch.cli.job import quiet_option, summarized
-from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
+from hpclaunch.cli.options import CONFIRM_ABOVE, JOB_IDS, job_command
 from hpclaunch.cli.requests import nearer, planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
@@ -26,7 +26,9 @@ from hpclaunch.schedulers import scheduler
 @click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
-@click.option("--after", multiple=True, metavar="JOB", help="Start once this job has succeeded (repeatable).")
+@click.option(
+    "--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job has succeeded (repeatable)."
+)
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @quiet_option
@@ -44,9 +46,11 @@ def submit_command(
 ) -> None:
     """Submit COMMAND as a job and print only the job's id.
 
-    Example: hpclaunch submit --nodes 2 -t 2h -- python train.py --epochs 50
-
     Without a COMMAND, a bundled workload.
+
+    Examples:
+      hpclaunch submit --nodes 2 -t 2h -- python train.py --epochs 50
+      hpclaunch submit --after 1234567 --follow -- python evaluate.py
     """
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
@@ -72,15 +76,17 @@ def submit_command(
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
     run = _submit(plan, text, before, name)
     if wait_for_end or follow:
-        from hpclaunch.cli.runs import wait
+        from hpclaunch.cli.progress import Progress
+        from hpclaunch.cli.runs import exit_code, wait
 
         if follow:
             from hpclaunch.runs import logs
-            from hpclaunch.runs.watch import Watch
 
-            for line in logs.read(run, None, Watch([run]).look):
-                echo(line, err=True)
-        raise SystemExit(wait([run])[0])
+            with Progress([run]) as progress:
+                for line in logs.read(run, None, progress.look):
+                    progress.clear()
+                    echo(line, err=True)
+        raise SystemExit(exit_code(wait([run])[0]))
 
 
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:

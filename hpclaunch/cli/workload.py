@@ -7,20 +7,31 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Group
 from hpclaunch.cli.options import WORKLOADS
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
 
-@click.group("workload")
+@click.group("workload", cls=Group)
 def workload_group() -> None:
-    """List the bundled programs, or copy one to edit."""
+    """List the bundled programs, or copy one to edit.
+
+    Examples:
+      hpclaunch workload list
+      hpclaunch workload copy mnist train.py
+    """
 
 
 @workload_group.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the bundled programs that --workload takes."""
+    """List the bundled programs that --workload takes.
+
+    Examples:
+      hpclaunch workload list
+      hpclaunch workload list --json
+    """
     # The first line of the docstring; importing a program would import torch.
     titles = {
         name: path.read_text(encoding="utf-8").split('"""')[1].partition("\n")[0]
@@ -29,7 +40,7 @@ def list_command(as_json: bool) -> None:
     if as_json:
         echo_json([{"name": name, "title": titles[name], "file": str(path)} for name, path in paths.WORKLOADS.items()])
     else:
-        echo_table([*titles.items()])
+        echo_table(("WORKLOAD", "PROGRAM"), titles.items())
 
 
 @workload_group.command("copy")
@@ -40,9 +51,11 @@ def copy_command(name: str, file: Path | None) -> None:
 
     "resume" is what any Lightning program may import to go on in the next attempt.
 
-    Example: hpclaunch workload copy mnist train.py
-
     An existing file is never changed.
+
+    Examples:
+      hpclaunch workload copy mnist train.py
+      hpclaunch workload copy resume
     """
     sources, file = paths.WORKLOADS | paths.MODULES, file or Path(f"{name}.py")
     if name not in sources:

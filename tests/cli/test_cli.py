@@ -182,7 +182,9 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--nodes", "two"), 2, "'two' is not a valid integer range"),
         ((*RENDER, "--launcher", "mpi"), 2, "'mpi' is not one of"),
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
-        (("frobnicate",), 2, "No such command"),
+        (("frobnicate",), 2, "No such command 'frobnicate'."),
+        (("rednder",), 2, "No such command 'rednder' (did you mean render?)"),
+        (("site", "lst"), 2, "No such command 'lst' (did you mean list?)"),
         (
             (*RENDER, "--workload", "alreduce"),
             1,
@@ -294,7 +296,8 @@ def test_sites_as_json_is_for_machines(cli):
 def test_workloads_are_listed_with_what_they_do(cli):
     """Each bundled program has a line of its own words; --json is for machines."""
     listed = cli("workload", "list").stdout
-    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == [
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "WORKLOAD",
         "mnist",
         "resnet",
         "env",

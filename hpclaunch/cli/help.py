@@ -1,0 +1,77 @@
+"""Commands whose help reads well at 80 columns: options in groups, examples as they are typed, near names of commands.
+
+The text of a command ends with its examples, a paragraph that begins with `Examples:`.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+from typing import Any
+
+import click
+
+from hpclaunch.errors import nearest
+
+# The options of each group, by the names of their values; what is in none goes under the last heading.
+_GROUPS = {
+    "Resources": (
+        "site", "nodes", "partition", "account", "qos", "walltime", "gpus", "gpus_per_node", "tasks_per_node",
+        "cpus_per_task", "mem_gb", "jobfs_gb", "job_name", "storage", "directive", "template", "preset", "host",
+    ),
+    "Environment": (
+        "module", "setup", "teardown", "venv", "container", "env", "network", "stage_in", "stage_out", "snapshot",
+    ),
+    "Launch": ("launcher", "workload", "preflight", "after", "script", "debug_rank"),
+    "Survive": ("max_attempts", "max_restarts", "min_nodes", "spares", "warn_before", "hang_after"),
+    "Money and checks": ("max_cost", "confirm_above", "yes", "force", "dry_run"),
+    "Output": ("output", "explain", "wait_for_end", "follow", "fix", "diff", "as_request", "as_json", "quiet", "help"),
+}  # fmt: skip
+_WIDTH = 27  # of the options' names; a longer one has a line of its own
+
+
+class Command(click.Command):
+    """A command with its options in groups."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text; the examples keep their lines."""
+        self.help = re.sub(r"(?<!\x08\n)^( *)(?=Examples:$)", "\\1\b\n\\1", self.help or "", flags=re.MULTILINE)
+        super().format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, in groups if there are many."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        parameters = self.get_params(ctx)
+        for parameter in parameters:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                group = next((group for group, names in _GROUPS.items() if parameter.name in names), "Output")
+                rows.setdefault(group if len(parameters) > 12 else "Options", []).append(record)
+        for group in filter(rows.get, [*_GROUPS, "Options"]):
+            with formatter.section(group):
+                for names, text in rows[group]:
+                    _write(formatter, re.sub(r"(INTEGER|FLOAT) RANGE$", "N", names), text)
+
+
+def _write(formatter: click.HelpFormatter, names: str, text: str) -> None:
+    """Write an option, beside its names if they are short; click's own would tear --words-like-this."""
+    from textwrap import wrap  # only help needs it
+
+    text = re.sub(r"  \[x>=\d+]|; x>=\d+", "", text)
+    lines = wrap(text, formatter.width - _WIDTH - 4, break_on_hyphens=False)
+    if len(names) > _WIDTH:
+        lines.insert(0, "")
+    for first, line in zip_longest([names], lines, fillvalue=""):
+        formatter.write(f"  {first:<{_WIDTH}}  {line}".rstrip() + "\n")
+
+
+class Group(click.Group, Command):
+    """A command with commands below it."""
+
+    command_class = Command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find a command. Raises click.UsageError with the nearest name if there is none."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {args[0]!r}{nearest(args[0], known)}.", ctx)
+        return super().resolve_command(ctx, args)
