@@ -31,6 +31,7 @@ COMMANDS = {
     "run": "job.run_command",
     "submit": "submit.submit_command",
     "launch": "job.launch_command",
+    "shell": "shell.shell_command",
     "compare": "compare.compare_command",
     "jobs": "runs.jobs_command",
     "status": "runs.status_command",
@@ -91,7 +92,7 @@ def main(ctx: click.Context) -> None:
       hpclaunch status
     """
     command = ctx.invoked_subcommand
-    if command in ("render", "check", "run", "submit", "launch", "doctor", "compare"):
+    if command in ("render", "check", "run", "submit", "launch", "shell", "doctor", "compare"):
         from hpclaunch.cli.requests import config_defaults
 
         ctx.default_map = {command: config_defaults(several=("site", "partition") if command == "compare" else ())}

@@ -56,6 +56,12 @@ def _checks(ctx: click.Context) -> Iterable[str]:
     return {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
 
 
+def _files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Any:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def _jobs(_ctx: click.Context) -> list[str]:
     from hpclaunch.runs import registry
 
@@ -113,6 +119,12 @@ LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "co
           "workload", "force", "preflight")  # fmt: skip
 
 
+# The options of `shell`: what an interactive job has, which runs once and starts no ranks.
+SHELL = ("site", "nodes", "partition", "account", "qos", "walltime", "gpus_per_node", "tasks_per_node", "cpus_per_task",
+         "mem_gb", "jobfs_gb", "job_name", "module", "setup", "venv", "env", "network", "storage", "directive",
+         "max_cost", "template", "force")  # fmt: skip
+
+
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:
     """Make an option that HPCLAUNCH_<its first name> can set too."""
     return click.option(*words.split(), envvar=f"HPCLAUNCH_{_name(words).upper()}", help=text, **attributes)
@@ -139,7 +151,9 @@ def job_command(
     """
 
     def make(function: Callable[..., None]) -> click.Command:
-        command = click.argument("command", nargs=-1, type=click.UNPROCESSED)(click.pass_context(function))
+        command: Any = click.pass_context(function)
+        if name != "shell":
+            command = click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=_files)(command)
         if name in ("render", "submit", "launch"):
             command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)
         for words, attributes, text in reversed(_ROWS):

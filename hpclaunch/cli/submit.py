@@ -20,10 +20,12 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever --confirm-above says.")
+
 
 @job_command("submit")
 @CONFIRM_ABOVE
-@click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
+@yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
 @click.option(
@@ -69,9 +71,9 @@ def submit_command(
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is None:
-        if not quiet and _at_terminal():
+        if not quiet and at_terminal():
             show_remaining(plan, profile)
-        _confirm(plan, yes)
+        confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
     run = _submit(plan, text, before, name)
@@ -139,7 +141,7 @@ def show_remaining(plan: Plan, profile: Profile) -> None:
             talk(f"warning: {short}")
 
 
-def _confirm(plan: Plan, yes: bool) -> None:
+def confirm(plan: Plan, yes: bool) -> None:
     """Ask before a job above `confirm_above` is submitted; without a terminal, print its price and go on.
 
     Raises HpclaunchError if the answer is not yes.
@@ -149,7 +151,7 @@ def _confirm(plan: Plan, yes: bool) -> None:
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
     price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
-    if not _at_terminal():
+    if not at_terminal():
         talk(f"{price}: submitted unasked, stdin is no terminal; use --max-cost")
         return
     # Not click.confirm, which writes a blank to stdout, where only the job's id goes.
@@ -161,6 +163,6 @@ def _confirm(plan: Plan, yes: bool) -> None:
         raise HpclaunchError("not submitted")
 
 
-def _at_terminal() -> bool:
+def at_terminal() -> bool:
     """Return whether the user can be asked: stdin and stderr are terminals."""
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
