@@ -13,6 +13,7 @@ from hpclaunch import paths
 from hpclaunch.cli.help import Command
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.profile import search
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.types import LAUNCHERS
 
 
@@ -42,11 +43,24 @@ def completes(names: Callable[[click.Context], Iterable[str]]) -> dict[str, Any]
     return {"shell_complete": complete}
 
 
-def _partitions(ctx: click.Context) -> Iterator[str]:
+def _of_sites(ctx: click.Context) -> Iterator[tuple[list[str], Partition]]:
+    """Yield the partitions of the sites that are typed, or of this one, each with its names."""
     sites = ctx.params.get("site") or search.site_of_this_host()
     for site in [sites] if isinstance(sites, str) else sites:
         for name, partition in search.load(site).site.partitions.items():
-            yield from (name, *partition.aliases)
+            yield [name, *partition.aliases], partition
+
+
+def _partitions(ctx: click.Context) -> Iterator[str]:
+    for names, _ in _of_sites(ctx):
+        yield from names
+
+
+def _qos(ctx: click.Context) -> Iterable[str]:
+    typed = ctx.params.get("partition") or ()
+    typed = {typed} if isinstance(typed, str) else {*typed}
+    found = [partition for names, partition in _of_sites(ctx) if not typed or typed.intersection(names)]
+    return dict.fromkeys(qos.name for partition in found for qos in partition.qos)
 
 
 def _checks(ctx: click.Context) -> Iterable[str]:
@@ -81,7 +95,7 @@ _ROWS = (
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),
-    ("--qos", _TEXT, "Quality of service.  [default: the first that the job fits]"),
+    ("--qos", completes(_qos), "Quality of service.  [default: the first that the job fits]"),
     ("--walltime -t --time", _TEXT, "HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
     ("--gpus-per-node", {"type": click.IntRange(min=0)}, "GPUs on each node.  [default: all]"),
     ("--tasks-per-node", _COUNT, "Ranks on each node.  [default: one for each GPU]"),

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hpclaunch import paths
-from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.echo import coloured, echo_json, echo_table, json_option, talk
 from hpclaunch.cli.help import Group
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
@@ -92,7 +92,8 @@ def show_command(name: str, as_json: bool) -> None:
 
 @site_group.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
-def check_command(names: tuple[str, ...]) -> None:
+@json_option
+def check_command(names: tuple[str, ...], as_json: bool) -> None:
     """Check profiles, all of them by default.
 
     The exit code is 1 if there are mistakes; each is printed with its file and line.
@@ -101,14 +102,22 @@ def check_command(names: tuple[str, ...]) -> None:
       hpclaunch site check
       hpclaunch site check mine.yaml
     """
-    problems = []
+    problems: list[str] = []
+    rows: list[dict[str, Any]] = []
     for name in names or search.available():
+        rows.append({"name": name, "file": None, "mistakes": []})
         try:
             profile = search.load(name)
         except HpclaunchError as error:
             problems.append(str(error))
+            rows[-1]["mistakes"] = str(error).splitlines()
         else:
-            click.echo(f"{printable(str(profile.layers[0].path))}: fine")
+            rows[-1]["file"] = str(profile.layers[0].path)
+            if not as_json:
+                click.echo(f"{printable(rows[-1]['file'])}: {coloured('fine')}")
+    if as_json:
+        echo_json(rows)
+        raise SystemExit(bool(problems))
     if problems:
         raise HpclaunchError(*problems)
 

@@ -2,13 +2,15 @@
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hpclaunch import paths
-from hpclaunch.cli.echo import echo, talk
+from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, JOB_IDS, job_command
 from hpclaunch.cli.requests import nearer, planned_request
@@ -19,6 +21,7 @@ from hpclaunch.job.request import quote
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers.run_folder import RUNS
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever --confirm-above says.")
 
@@ -33,6 +36,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whateve
 )
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
+@json_option
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -43,6 +47,7 @@ def submit_command(
     after: tuple[str, ...],
     dry_run: bool,
     script: Path | None,
+    as_json: bool,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -76,7 +81,7 @@ def submit_command(
         confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = _submit(plan, text, before, name)
+    run = _submit(plan, text, before, name, partial(_print_record, plan) if as_json else _print_id)
     if wait_for_end or follow:
         from hpclaunch.cli.progress import Progress
         from hpclaunch.cli.runs import exit_code, wait
@@ -91,14 +96,14 @@ def submit_command(
         raise SystemExit(exit_code(wait([run])[0]))
 
 
-def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
+def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Callable[[str], None]) -> registry.Run:
     """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
     from hpclaunch.executors.script import ScriptExecutor
 
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run
     for warning in found:
         talk(f"warning: {warning.message}")
     return run
@@ -109,6 +114,12 @@ def _print_id(job_id: str) -> None:
         click.echo(job_id)
     except OSError as error:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
+
+
+def _print_record(plan: Plan, job_id: str) -> None:
+    price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
+    folder = str(Path(RUNS, job_id).absolute())
+    echo_json({"id": job_id, "folder": folder, **plan.about, "walltime": plan.walltime, "price": price})
 
 
 def _last_attempt(run: registry.Run) -> str:

@@ -80,6 +80,7 @@ class _Collapse:
     write more than others, or less, meet again.
     """
 
+    grep: re.Pattern[str] | None = None  # only lines in which it is found are shown
     expected: int = 0  # ranks
     clock: int = 0  # the highest of any line
     held: deque[_Line] = field(default_factory=deque)
@@ -105,6 +106,8 @@ class _Collapse:
             self.alike[line.text].popleft()
             if not self.alike[line.text]:
                 del self.alike[line.text]
+            if self.grep and not self.grep.search(line.text):
+                continue
             label = f"{TIMES}{len(line.ranks)}" if len(line.ranks) > 1 else next(iter(line.ranks))
             yield f"[{label}] {line.text}" if label else line.text
 
@@ -126,11 +129,11 @@ class _Collapse:
 class _Stream:
     """What the ranks of a run wrote to stdout, or to stderr."""
 
-    def __init__(self, run: Run, rank: int | None, rank_log: str, node_log: str) -> None:
+    def __init__(self, run: Run, rank: int | None, rank_log: str, node_log: str, grep: re.Pattern[str] | None) -> None:
         self.run, self.rank = run, rank
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
-        self._collapse = _Collapse()
+        self._collapse = _Collapse(grep)
         self._old = 0  # the clock at the last call
 
     def lines(self, over: bool, last: bool = False) -> Iterator[str]:
@@ -172,13 +175,12 @@ def read(
     one rank asked for never had a log, and whatever `ended` raises.
     """
     kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
-    streams = [_Stream(run, rank, *names) for names in kinds[err:]]
+    streams = [_Stream(run, rank, *names, grep) for names in kinds[err:]]
     over, asked = False, float("-inf")
     before: list[int] | None = None
 
     def chosen(lines: Iterator[str]) -> Iterable[str]:
-        found = filter(grep.search, lines) if grep else lines
-        return found if last is None else deque(found, last)
+        return lines if last is None else deque(lines, last)
 
     while ended:
         if not over and time.monotonic() - asked >= ASK_SECONDS:

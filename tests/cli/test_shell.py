@@ -8,6 +8,7 @@ import re
 import select
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,11 @@ PROMPT = "ready-now> "
 class Terminal:
     """A program on a terminal of its own."""
 
-    def __init__(self, *words: object) -> None:
+    def __init__(self, *words: object, program: Sequence[str] = (sys.executable, "-m", "hpclaunch")) -> None:
         self.said = ""
         self.pid, self.file = pty.fork()
         if not self.pid:
-            os.execvpe(sys.executable, [sys.executable, "-m", "hpclaunch", *map(str, words)], os.environ)
+            os.execvpe(program[0], [*program, *map(str, words)], os.environ)
 
     def wait_for(self, pattern: str, seconds: float = 30) -> re.Match[str]:
         """Return the first match in what the program prints from here on; fail if there is none in time."""

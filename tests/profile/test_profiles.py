@@ -261,6 +261,8 @@ def test_site_check_reports_every_file(cli, profile):
     assert "one.yaml:1: title: " in result.stderr
     assert "two.yaml:1: titel: unknown key (did you mean title?)" in result.stderr
     assert "gadi.yaml: fine" in result.stdout
+    answer = {row["name"]: row["mistakes"] for row in json.loads(cli("site", "check", "--json").stdout)}
+    assert answer["gadi"] == [] and "one.yaml:1: title: " in answer["one"][0]
 
 
 def test_site_show_gives_what_counts(cli, profile):
