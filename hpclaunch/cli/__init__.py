@@ -78,7 +78,11 @@ class _Group(Group):
             ctx.exit(1)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="submit --site gadi --nodes 2 -A ab12 -- python train.py\nstatus",
+)
 @click.version_option(__version__, prog_name="hpclaunch")
 @click.pass_context
 def main(ctx: click.Context) -> None:
@@ -86,10 +90,6 @@ def main(ctx: click.Context) -> None:
 
     Options can also be set in the environment (HPCLAUNCH_NODES=2) and in a config file (nodes: 2), ./hpclaunch.yaml or
     hpclaunch.yaml in the user's config folder. The command line wins over the environment, that over the file.
-
-    Examples:
-      hpclaunch submit --site gadi --nodes 2 -A ab12 -- python train.py
-      hpclaunch status
     """
     command = ctx.invoked_subcommand
     if command in ("render", "check", "run", "submit", "launch", "shell", "doctor", "compare"):

@@ -22,7 +22,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-@job_command("check")
+@job_command("check", epilog="check --site gadi -A ab12 -N 2 -t 48h -- python train.py\ncheck --script old.sh --diff")
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
@@ -35,10 +35,6 @@ def check_command(
 
     All that is wrong is printed at once, then the plan. The exit code is 1 if anything is refused. `--force CHECK`
     makes a check warn and not refuse.
-
-    Examples:
-      hpclaunch check --site gadi -A ab12 -N 2 -t 48h -- python train.py
-      hpclaunch check --script old.sh --diff
     """
     if script is not None:
         from hpclaunch.cli.check_script import check_script, print_request

@@ -22,7 +22,11 @@ from hpclaunch.profile import search
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
 
-@job_command("compare", several=("site", "partition"))
+@job_command(
+    "compare",
+    several=("site", "partition"),
+    epilog="compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py\ncompare -p gadi:gpuvolta -p gadi:dgxa100 --gpus 8 --diff",
+)
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")
 @json_option
@@ -32,10 +36,6 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     It shows the size, the limits, the price and what is refused. --site and --partition may be given several times, a
     partition also as SITE:PARTITION; a site named alone is compared with itself, partition by partition. The exit code
     is 0 if the job fits somewhere.
-
-    Examples:
-      hpclaunch compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py
-      hpclaunch compare -p gadi:gpuvolta -p gadi:dgxa100 --gpus 8 --diff
     """
     words = values.pop("partition")
     if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site

@@ -17,16 +17,13 @@ _OWN = {
 }
 
 
-@click.command("completion", cls=Command)
+@click.command(
+    "completion", cls=Command, epilog="completion bash >>~/.bashrc\ncompletion zsh >~/.zsh/completions/_hpclaunch"
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, /, shell: str) -> None:
-    """Print the completion of commands, sites and jobs for SHELL.
-
-    Examples:
-      eval "$(hpclaunch completion bash)"
-      hpclaunch completion fish >~/.config/fish/completions/hpclaunch.fish
-    """
+    """Print the completion of commands, sites and jobs for SHELL."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

@@ -18,7 +18,7 @@ from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 _RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
-@job_command("doctor")
+@job_command("doctor", epilog="doctor --site gadi -A ab12 -- python train.py\ndoctor --json")
 @json_option
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Look for what would keep a job from running.
@@ -26,10 +26,6 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     It looks at scheduler, account, python and folders, and submits nothing. It runs the job's modules, venv and setup
     here, but not those that a file of the current folder names. Run it in the folder from which you submit. The exit
     code is 0 without a problem, 1 with one, 3 if the scheduler is out of reach.
-
-    Examples:
-      hpclaunch doctor --site gadi -A ab12 -- python train.py
-      hpclaunch doctor --json
     """
     from hpclaunch.doctor import examine
     from hpclaunch.job.consider import make_plan
@@ -43,9 +39,8 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         patient = structs.replace(patient, refusal=one_line(error))
     else:
         files = [layer.path for layer in profile.layers]
-        if (config := config_file()) and any(
-            ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in _RUN
-        ):
+        set_by_config = any(ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in _RUN)
+        if set_by_config and (config := config_file()):
             files.append(config)
         foreign = [paths.shown(file) for file in files + templates if not paths.is_trusted(file)]
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)

@@ -1,6 +1,6 @@
 """Commands whose help reads well at 80 columns: options in groups, examples as they are typed, near names of commands.
 
-The text of a command ends with its examples, a paragraph that begins with `Examples:`.
+The epilog of a command has its examples, one on each line, without `hpclaunch` in front.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ _WIDTH = 27  # of the options' names; a longer one has a line of its own
 class Command(click.Command):
     """A command with its options in groups."""
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the text; the examples keep their lines."""
-        self.help = re.sub(r"(?<!\x08\n)^( *)(?=Examples:$)", "\\1\b\n\\1", self.help or "", flags=re.MULTILINE)
-        super().format_help_text(ctx, formatter)
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, in groups if there are many."""
         rows: dict[str, list[tuple[str, str]]] = {}
@@ -50,6 +45,11 @@ class Command(click.Command):
             with formatter.section(group):
                 for names, text in rows[group]:
                     _write(formatter, re.sub(r"(INTEGER|FLOAT) RANGE$", "N", names), text)
+
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they are typed."""
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  hpclaunch {line}\n" for line in (self.epilog or "").splitlines()))
 
 
 def _write(formatter: click.HelpFormatter, names: str, text: str) -> None:

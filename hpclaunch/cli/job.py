@@ -29,7 +29,10 @@ def summarized(plan: Plan, quiet: bool) -> str:
     return script
 
 
-@job_command("render")
+@job_command(
+    "render",
+    epilog="render --site gadi -N 2 -A ab12 -o job.sh -- python train.py\nrender --site jean-zay -A abc@v100 --explain -- python train.py",
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
 @json_option
@@ -40,10 +43,6 @@ def render_command(
     """Print the job script of COMMAND.
 
     Without a COMMAND, of a bundled workload.
-
-    Examples:
-      hpclaunch render --site gadi -N 2 -A ab12 -o job.sh -- python train.py
-      hpclaunch render --site jean-zay -A abc@v100 --explain -- python train.py
     """
     if as_json and not explain:
         raise click.UsageError("--json goes with --explain: the script itself is text")
@@ -67,7 +66,9 @@ def render_command(
         click.echo(script, nl=False)
 
 
-@job_command("run")
+@job_command(
+    "run", epilog="run --nodes 2 --tasks-per-node 2 -- python train.py\nrun --site gadi --nodes 2 --workload env"
+)
 @click.option("--debug-rank", type=click.IntRange(min=0), help="Give this rank the terminal, for breakpoint().")
 @quiet_option
 def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **values: Any) -> None:
@@ -75,10 +76,6 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
 
     With --site it is a rehearsal: that site's job script, with stand-ins for what only a cluster has. The exit code is
     that of the first rank to fail. Without a COMMAND, a bundled workload.
-
-    Examples:
-      hpclaunch run --nodes 2 --tasks-per-node 2 -- python train.py
-      hpclaunch run --site gadi --nodes 2 --workload env
     """
     from hpclaunch.runs.here import run
     from hpclaunch.runs.terminal import for_rank
@@ -97,17 +94,15 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     raise SystemExit(rehearse(plan, script))
 
 
-@job_command("launch", LAUNCH)
+@job_command(
+    "launch", LAUNCH, epilog="launch -- python train.py\nlaunch --nodes 1 --tasks-per-node 2 -- python -m pdb train.py"
+)
 @quiet_option
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the current allocation.
 
     It works in a salloc, a qsub -I, or your own job script, in the current environment. Without a COMMAND, a bundled
     workload.
-
-    Examples:
-      hpclaunch launch -- python train.py
-      hpclaunch launch --nodes 1 --tasks-per-node 2 -- python -m pdb train.py
     """
     import os
 

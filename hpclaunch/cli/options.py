@@ -157,7 +157,7 @@ def _only_run(ctx: click.Context, _param: click.Parameter, rank: str | None) -> 
 
 
 def job_command(
-    name: str, only: Iterable[str] = (), several: Iterable[str] = ()
+    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = ""
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a click command that takes the context, COMMAND and the options of a request, or `only` some of them.
 
@@ -175,6 +175,8 @@ def job_command(
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
             elif not only or _name(words) in only:
                 command = _option(words, attributes, text)(command)
-        return click.command(name, cls=Command, context_settings={"allow_interspersed_args": False})(command)
+        return click.command(name, cls=Command, epilog=epilog, context_settings={"allow_interspersed_args": False})(
+            command
+        )
 
     return make

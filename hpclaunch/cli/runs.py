@@ -40,7 +40,7 @@ def _record(run: Run, state: State) -> dict[str, Any]:
     return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run.restarts[0]}
 
 
-@click.command("status", cls=Command)
+@click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
 @_JOBS
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
 @json_option
@@ -48,10 +48,6 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Show the state of jobs, or of the newest.
 
     The exit code is 3 if no state is known because the scheduler does not answer.
-
-    Examples:
-      hpclaunch status
-      hpclaunch status 1234567 --json
     """
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     states, code = _ask(chosen)
@@ -72,17 +68,12 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     raise SystemExit(code)
 
 
-@click.command("jobs", cls=Command)
+@click.command("jobs", cls=Command, epilog="jobs\njobs -n 100 --json")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @json_option
 @click.pass_context
 def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
-    """List my newest jobs on all sites: `status -n 20`.
-
-    Examples:
-      hpclaunch jobs
-      hpclaunch jobs -n 100 --json
-    """
+    """List my newest jobs on all sites: `status -n 20`."""
     ctx.invoke(status_command, jobs=(), limit=limit, as_json=as_json)
 
 
@@ -99,7 +90,7 @@ class _Pattern(click.types.StringParamType):
             self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
 
 
-@click.command("logs", cls=Command)
+@click.command("logs", cls=Command, epilog='logs -f --rank 3\nlogs 1234567 --grep "loss|acc" --tail 5')
 @_JOB
 @click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
@@ -109,12 +100,7 @@ class _Pattern(click.types.StringParamType):
 def logs_command(
     job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
 ) -> None:
-    """Show what the ranks wrote, identical lines once.
-
-    Examples:
-      hpclaunch logs -f --rank 3
-      hpclaunch logs 1234567 --grep "loss|acc" --tail 5
-    """
+    """Show what the ranks wrote, identical lines once."""
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
@@ -124,7 +110,7 @@ def logs_command(
             echo(line)
 
 
-@click.command("wait", cls=Command)
+@click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python evaluate.py\nwait 1234567 1234568")
 @_JOBS
 @json_option
 def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
@@ -132,10 +118,6 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
     The exit code is that of the first job that failed, 3 for one whose end cannot be known. Ctrl-C ends only the
     waiting.
-
-    Examples:
-      hpclaunch wait && hpclaunch submit -- python evaluate.py
-      hpclaunch wait 1234567 1234568
     """
     chosen = registry.find(jobs)
     states = wait(chosen)
@@ -144,17 +126,13 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     raise SystemExit(next(filter(None, map(exit_code, states)), 0))
 
 
-@click.command("cancel", cls=Command)
+@click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
 @_JOBS
 @json_option
 def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Cancel jobs, or the newest.
 
     It prints each with the state before.
-
-    Examples:
-      hpclaunch cancel
-      hpclaunch cancel 1234567 1234568
     """
     chosen = registry.find(jobs)
     before, _ = schedulers.states(chosen)
@@ -176,16 +154,11 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
         raise SchedulerError(*errors)
 
 
-@click.command("why", cls=Command)
+@click.command("why", cls=Command, epilog="why\nwhy 1234567")
 @_JOB
 @json_option
 def why_command(job: str | None, as_json: bool) -> None:
-    """Explain why a job waits or failed, and what may help.
-
-    Examples:
-      hpclaunch why
-      hpclaunch why 1234567
-    """
+    """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
     (run,) = registry.find([job] if job else [])

@@ -21,7 +21,7 @@ from hpclaunch.schedulers import at_hand
 from hpclaunch.schedulers.run_folder import RUNS, SCRIPT
 
 
-@job_command("shell", SHELL)
+@job_command("shell", SHELL, epilog="shell --site gadi -A ab12 --nodes 2 -t 30m\nshell --site local")
 @CONFIRM_ABOVE
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Print what the shell reads and start nothing.")
@@ -31,10 +31,6 @@ def shell_command(ctx: click.Context, /, yes: bool, dry_run: bool, quiet: bool, 
 
     It has the job's modules, venv and variables; `hpclaunch launch` in it starts ranks on all nodes. The exit code is
     the shell's, or that of the scheduler's command.
-
-    Examples:
-      hpclaunch shell --site gadi -A ab12 --nodes 2 -t 30m
-      hpclaunch shell --site local
     """
     if here := at_hand(os.environ):
         raise HpclaunchError(f"shell: this is job {os.environ[here.job_variable]} already; use hpclaunch launch")

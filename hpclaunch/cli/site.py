@@ -21,25 +21,15 @@ from hpclaunch.schedulers import SCHEDULERS
 from hpclaunch.schedulers.machine import Kind, Machine, Part, Value
 
 
-@click.group("site", cls=Group)
+@click.group("site", cls=Group, epilog="site list\nsite new mine --from gadi")
 def site_group() -> None:
-    """List, show, check and write site profiles.
-
-    Examples:
-      hpclaunch site list
-      hpclaunch site new mine --from gadi
-    """
+    """List, show, check and write site profiles."""
 
 
-@site_group.command("list")
+@site_group.command("list", epilog="site list\nsite list --json")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the site profiles.
-
-    Examples:
-      hpclaunch site list
-      hpclaunch site list --json
-    """
+    """List the site profiles."""
     rows: list[dict[str, Any]] = []
     table: list[tuple[object, ...]] = []
     for name, path in search.available().items():
@@ -53,31 +43,25 @@ def list_command(as_json: bool) -> None:
             continue
         site = profile.site
         checked = site.checked and site.checked.isoformat()
-        partitions = list(site.partitions)
         text = json.dumps(merged(profile.layers), default=str)
         lists = re.findall(r'"unconfirmed": \[([^\]]+)', text)
         share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
-        rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
-        rows[-1]["unconfirmed"] = round(share, 3)
+        rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked}
+        rows[-1] |= {"partitions": list(site.partitions), "unconfirmed": round(share, 3)}
         sure = f"{min(round(100 - 100 * share), 99)} %" if share else "all" if checked else ""
         where = f"{site.title}; {f'{pack}, ' if pack else ''}{paths.shown(path)}"
-        table.append((name, site.scheduler, len(partitions), checked or "", sure, where))
+        table.append((name, site.scheduler, len(site.partitions), checked or "", sure, where))
     if as_json:
         echo_json(rows)
     else:
         echo_table(("SITE", "SCHEDULER", "PARTITIONS", "CHECKED", "CONFIRMED", "TITLE, PROFILE"), table)
 
 
-@site_group.command("show")
+@site_group.command("show", epilog="site show gadi\nsite show jean-zay --json")
 @click.argument("name")
 @json_option
 def show_command(name: str, as_json: bool) -> None:
-    """Print the profile NAME with what it extends filled in.
-
-    Examples:
-      hpclaunch site show gadi
-      hpclaunch site show jean-zay --json
-    """
+    """Print the profile NAME with what it extends filled in."""
     profile = search.load(name)
     if as_json:
         echo_json(msgspec.to_builtins(profile.site))
@@ -90,17 +74,13 @@ def show_command(name: str, as_json: bool) -> None:
     click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
 
 
-@site_group.command("check")
+@site_group.command("check", epilog="site check\nsite check mine.yaml")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @json_option
 def check_command(names: tuple[str, ...], as_json: bool) -> None:
     """Check profiles, all of them by default.
 
     The exit code is 1 if there are mistakes; each is printed with its file and line.
-
-    Examples:
-      hpclaunch site check
-      hpclaunch site check mine.yaml
     """
     problems: list[str] = []
     rows: list[dict[str, Any]] = []
@@ -122,7 +102,7 @@ def check_command(names: tuple[str, ...], as_json: bool) -> None:
         raise HpclaunchError(*problems)
 
 
-@site_group.command("test")
+@site_group.command("test", epilog="site test gadi\nsite test mine --rehearse")
 @click.argument("name")
 @click.option("--rehearse", is_flag=True, help="Train on two emulated nodes too; needs torch.")
 @json_option
@@ -131,10 +111,6 @@ def test_command(name: str, rehearse: bool, as_json: bool) -> None:
 
     Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything
     fails.
-
-    Examples:
-      hpclaunch site test gadi
-      hpclaunch site test mine --rehearse
     """
     from hpclaunch.cli.doctor import print_results
     from hpclaunch.doctor.conformance import conform
@@ -144,7 +120,7 @@ def test_command(name: str, rehearse: bool, as_json: bool) -> None:
     raise SystemExit(any(result.refuses for result in results))
 
 
-@site_group.command("new")
+@site_group.command("new", epilog="site new mine --from gadi\nsite new mine --detect")
 @click.argument("name")
 @click.option("--from", "parent", help="Profile to start from.")
 @click.option("--detect", is_flag=True, help="Draft it from the scheduler's answers, on a login node.")
@@ -152,10 +128,6 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
     """Write a commented profile NAME to edit.
 
     It goes into the user's config folder. An existing one is never changed. Without --from and --detect it asks.
-
-    Examples:
-      hpclaunch site new mine --from gadi
-      hpclaunch site new mine --detect
     """
     if (detect and parent) or not (detect or parent or sys.stdin.isatty()):
         raise click.UsageError("give either --from PROFILE, or --detect on a login node")
@@ -198,16 +170,10 @@ def _asked() -> Machine:
     )
 
 
-@site_group.command("schema")
+@site_group.command("schema", epilog="site schema\nsite schema >site.schema.json")
 def schema_command() -> None:
-    """Print the JSON Schema of a profile, for editors.
-
-    Examples:
-      hpclaunch site schema
-      hpclaunch site schema >site.schema.json
-    """
-    schema = msgspec.json.schema(Site)
-    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    """Print the JSON Schema of a profile, for editors."""
+    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Site)})
 
 
 _STARTER = """\

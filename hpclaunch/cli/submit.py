@@ -26,7 +26,10 @@ from hpclaunch.schedulers.run_folder import RUNS
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever --confirm-above says.")
 
 
-@job_command("submit")
+@job_command(
+    "submit",
+    epilog="submit --nodes 2 -t 2h -- python train.py --epochs 50\nsubmit --after 1234567 --follow -- python evaluate.py",
+)
 @CONFIRM_ABOVE
 @yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
@@ -54,10 +57,6 @@ def submit_command(
     """Submit COMMAND as a job and print only the job's id.
 
     Without a COMMAND, a bundled workload.
-
-    Examples:
-      hpclaunch submit --nodes 2 -t 2h -- python train.py --epochs 50
-      hpclaunch submit --after 1234567 --follow -- python evaluate.py
     """
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program

@@ -13,25 +13,15 @@ from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
 
-@click.group("workload", cls=Group)
+@click.group("workload", cls=Group, epilog="workload list\nworkload copy mnist train.py")
 def workload_group() -> None:
-    """List the bundled programs, or copy one to edit.
-
-    Examples:
-      hpclaunch workload list
-      hpclaunch workload copy mnist train.py
-    """
+    """List the bundled programs, or copy one to edit."""
 
 
-@workload_group.command("list")
+@workload_group.command("list", epilog="workload list\nworkload list --json")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the bundled programs that --workload takes.
-
-    Examples:
-      hpclaunch workload list
-      hpclaunch workload list --json
-    """
+    """List the bundled programs that --workload takes."""
     # The first line of the docstring; importing a program would import torch.
     titles = {
         name: path.read_text(encoding="utf-8").split('"""')[1].partition("\n")[0]
@@ -43,7 +33,7 @@ def list_command(as_json: bool) -> None:
         echo_table(("WORKLOAD", "PROGRAM"), titles.items())
 
 
-@workload_group.command("copy")
+@workload_group.command("copy", epilog="workload copy mnist train.py\nworkload copy resume")
 @click.argument("name", **WORKLOADS)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def copy_command(name: str, file: Path | None) -> None:
@@ -52,10 +42,6 @@ def copy_command(name: str, file: Path | None) -> None:
     "resume" is what any Lightning program may import to go on in the next attempt.
 
     An existing file is never changed.
-
-    Examples:
-      hpclaunch workload copy mnist train.py
-      hpclaunch workload copy resume
     """
     sources, file = paths.WORKLOADS | paths.MODULES, file or Path(f"{name}.py")
     if name not in sources:

@@ -40,8 +40,7 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
 def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
     folder = Path(RUNS, ids[0]).absolute()
-    about = {"id": ids[0], "folder": str(folder), "submitted": time.time()}
-    run = msgspec.convert(plan.about | about, Run)
+    run = msgspec.convert(plan.about | {"id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
 
     def fill() -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,10 +60,9 @@ class Watch:
         now = time.time()
         if force or self._new or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            groups = schedulers.groups(self._open.values())
             errors = [
                 error
-                for group, mine in groups.items()
+                for group, mine in schedulers.groups(self._open.values()).items()
                 if force or self._due(group, mine, now)
                 for error in self._ask(group, mine, now)
             ]
