@@ -22,7 +22,7 @@ from hpclaunch.cli.echo import talk  # noqa: E402
 from hpclaunch.cli.help import Group  # noqa: E402
 from hpclaunch.errors import HpclaunchError  # noqa: E402
 
-PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
+PIPE_CLOSED, INTERRUPTED = 141, 130  # what a shell shows of a program that died of SIGPIPE, of SIGINT
 
 # Each command and its function in a module of this package.
 COMMANDS = {
@@ -71,6 +71,8 @@ class _Group(Group):
             for line in str(error).split("\n"):
                 talk(line)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except BrokenPipeError:  # `| head -1`
             ctx.exit(PIPE_CLOSED)
         except OSError as error:  # no current folder, a full disk behind stdout, a name that is too long

@@ -22,7 +22,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-@job_command("check", epilog="check --site gadi -A ab12 -N 2 -t 48h -- python train.py\ncheck --script old.sh --diff")
+@job_command("check", epilog="check -s gadi -A ab12 -N 2 -t 48h -- python train.py\ncheck --script old.sh --diff")
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")

@@ -25,7 +25,7 @@ _LEAST = 26  # letters of a column: fewer, and words are torn
 @job_command(
     "compare",
     several=("site", "partition"),
-    epilog="compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py\ncompare -p gadi:gpuvolta -p gadi:dgxa100 --gpus 8 --diff",
+    epilog="compare --gpus 8 -- python train.py\ncompare -s gadi -s lumi --gpus 8",
 )
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")

@@ -17,9 +17,7 @@ _OWN = {
 }
 
 
-@click.command(
-    "completion", cls=Command, epilog="completion bash >>~/.bashrc\ncompletion zsh >~/.zsh/completions/_hpclaunch"
-)
+@click.command("completion", cls=Command, epilog="completion bash >>~/.bashrc\ncompletion zsh >~/.zsh/_hpclaunch")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, /, shell: str) -> None:

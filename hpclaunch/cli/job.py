@@ -30,8 +30,7 @@ def summarized(plan: Plan, quiet: bool) -> str:
 
 
 @job_command(
-    "render",
-    epilog="render --site gadi -N 2 -A ab12 -o job.sh -- python train.py\nrender --site jean-zay -A abc@v100 --explain -- python train.py",
+    "render", epilog="render -s gadi -N 2 -A ab12 -o job.sh -- python train.py\nrender --explain -- python train.py"
 )
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
@@ -66,9 +65,7 @@ def render_command(
         click.echo(script, nl=False)
 
 
-@job_command(
-    "run", epilog="run --nodes 2 --tasks-per-node 2 -- python train.py\nrun --site gadi --nodes 2 --workload env"
-)
+@job_command("run", epilog="run --nodes 2 --tasks-per-node 2 -- python train.py\nrun -s gadi -N 2 --workload env")
 @click.option("--debug-rank", type=click.IntRange(min=0), help="Give this rank the terminal, for breakpoint().")
 @quiet_option
 def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **values: Any) -> None:
@@ -95,7 +92,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
 
 
 @job_command(
-    "launch", LAUNCH, epilog="launch -- python train.py\nlaunch --nodes 1 --tasks-per-node 2 -- python -m pdb train.py"
+    "launch", LAUNCH, epilog="launch -- python train.py\nlaunch -N 1 --tasks-per-node 2 -- python -m pdb train.py"
 )
 @quiet_option
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:

@@ -21,11 +21,9 @@ from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.job import PENDING, RUNNING, UNKNOWN, State
 from hpclaunch.schedulers.walltime import clock
 
-INTERRUPTED = 130  # what a shell shows of a program that Ctrl-C ended
-
 
 class Progress:
-    """Runs that are watched, and their line on stderr. On Ctrl-C it says that they go on, and ends the command."""
+    """Runs that are watched, and their line on stderr. On Ctrl-C it says that they go on."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs, self.watch = runs, Watch(runs)
@@ -40,7 +38,6 @@ class Progress:
             for run in self._left():
                 back = f"hpclaunch wait {run.id}, hpclaunch logs -f {run.id}"
                 talk(f"job {run.id} goes on; to come back: {back}; to end it: hpclaunch cancel {run.id}")
-            raise SystemExit(INTERRUPTED) from None
 
     def look(self) -> bool:
         """Look at the runs, show how they are, and return whether all are over. Raises as Watch.look does."""

@@ -90,7 +90,7 @@ class _Pattern(click.types.StringParamType):
             self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
 
 
-@click.command("logs", cls=Command, epilog='logs -f --rank 3\nlogs 1234567 --grep "loss|acc" --tail 5')
+@click.command("logs", cls=Command, epilog="logs -f --rank 3\nlogs 1234567 --grep loss --tail 5")
 @_JOB
 @click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
@@ -110,7 +110,7 @@ def logs_command(
             echo(line)
 
 
-@click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python evaluate.py\nwait 1234567 1234568")
+@click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python eval.py\nwait 1234567 1234568")
 @_JOBS
 @json_option
 def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:

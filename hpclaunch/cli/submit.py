@@ -26,10 +26,7 @@ from hpclaunch.schedulers.run_folder import RUNS
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever --confirm-above says.")
 
 
-@job_command(
-    "submit",
-    epilog="submit --nodes 2 -t 2h -- python train.py --epochs 50\nsubmit --after 1234567 --follow -- python evaluate.py",
-)
+@job_command("submit", epilog="submit -N 2 -t 2h -- python train.py\nsubmit --after 1234 --follow -- python eval.py")
 @CONFIRM_ABOVE
 @yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
