@@ -74,7 +74,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     With --site it is a rehearsal: that site's job script, with stand-ins for what only a cluster has. The exit code is
     that of the first rank to fail. Without a COMMAND, a bundled workload.
     """
-    from hpclaunch.runs.here import run
+    from hpclaunch.runs.here import check_torch, run
     from hpclaunch.runs.terminal import for_rank
     from hpclaunch.schedulers.local import new_id
 
@@ -83,6 +83,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     if debug_rank is not None:
         plan = for_rank(plan, debug_rank)
     script = summarized(plan, quiet)
+    check_torch(plan)
     if plan.scheduler.here:
         job_id = new_id()
         run(script, job_id, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)
