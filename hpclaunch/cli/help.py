@@ -6,7 +6,6 @@ The epilog of a command has its examples, one on each line, without `hpclaunch` 
 from __future__ import annotations
 
 import re
-from itertools import zip_longest
 from typing import Any
 
 import click
@@ -36,32 +35,21 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, in groups if there are many."""
         rows: dict[str, list[tuple[str, str]]] = {}
-        parameters = self.get_params(ctx)
+        parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
         for parameter in parameters:
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+            if record := parameter.get_help_record(ctx):
                 group = next((group for group, names in _GROUPS.items() if parameter.name in names), "Output")
-                rows.setdefault(group if len(parameters) > 12 else "Options", []).append(record)
+                names = re.sub(r"(INTEGER|FLOAT) RANGE$", "N", record[0])
+                row = f"{names:<{_WIDTH}}", re.sub(r"  \[x>=\d+]|; x>=\d+", "", record[1])
+                rows.setdefault(group if len(parameters) > 12 else "Options", []).append(row)
         for group in filter(rows.get, [*_GROUPS, "Options"]):
             with formatter.section(group):
-                for names, text in rows[group]:
-                    _write(formatter, re.sub(r"(INTEGER|FLOAT) RANGE$", "N", names), text)
+                formatter.write_dl(rows[group], _WIDTH)
 
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples as they are typed."""
         with formatter.section("Examples"):
             formatter.write("".join(f"  hpclaunch {line}\n" for line in (self.epilog or "").splitlines()))
-
-
-def _write(formatter: click.HelpFormatter, names: str, text: str) -> None:
-    """Write an option, beside its names if they are short; click's own would tear --words-like-this."""
-    from textwrap import wrap  # only help needs it
-
-    text = re.sub(r"  \[x>=\d+]|; x>=\d+", "", text)
-    lines = wrap(text, formatter.width - _WIDTH - 4, break_on_hyphens=False)
-    if len(names) > _WIDTH:
-        lines.insert(0, "")
-    for first, line in zip_longest([names], lines, fillvalue=""):
-        formatter.write(f"  {first:<{_WIDTH}}  {line}".rstrip() + "\n")
 
 
 class Group(click.Group, Command):

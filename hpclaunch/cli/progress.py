@@ -6,14 +6,13 @@ import os
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
 import click
 
 from hpclaunch.cli.echo import talk
-from hpclaunch.errors import printable
+from hpclaunch.errors import counted, printable
 from hpclaunch.runs import logs
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
@@ -43,8 +42,10 @@ class Progress:
         """Look at the runs, show how they are, and return whether all are over. Raises as Watch.look does."""
         over = self.watch.look()
         if self.visible and not over:
-            line = printable(self._line(), kept="")[: shutil.get_terminal_size().columns - 1]
-            click.echo(f"\r\x1b[K{line}", nl=False, err=True)
+            first, *more = self._left()
+            line = describe(first, self.watch.states.get((first.site, first.id), State(UNKNOWN)))
+            line = printable(f"{line} (and {counted(len(more), 'job')} more)" if more else line, kept="")
+            click.echo(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", nl=False, err=True)
         return over
 
     def clear(self) -> None:
@@ -54,13 +55,6 @@ class Progress:
 
     def _left(self) -> list[Run]:
         return [run for run in self.runs if not self.watch.over(run)]
-
-    def _line(self) -> str:
-        left = self._left()
-        if len(left) == 1:
-            return describe(left[0], self.watch.states.get((left[0].site, left[0].id), State(UNKNOWN)))
-        words = Counter(self.watch.states.get((run.site, run.id), State(UNKNOWN)).word for run in left)
-        return f"{len(left)} jobs: {', '.join(f'{count} {word}' for word, count in words.items())}"
 
 
 def describe(run: Run, state: State) -> str:

@@ -18,7 +18,7 @@ from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers.job import ENDED, UNKNOWN, State
+from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
@@ -77,17 +77,11 @@ def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
     ctx.invoke(status_command, jobs=(), limit=limit, as_json=as_json)
 
 
-class _Pattern(click.types.StringParamType):
-    """A regular expression."""
-
-    name = "RE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return it compiled."""
-        try:
-            return re.compile(value)
-        except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
 
 
 @click.command("logs", cls=Command, epilog="logs -f --rank 3\nlogs 1234567 --grep loss --tail 5")
@@ -96,7 +90,7 @@ class _Pattern(click.types.StringParamType):
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--err", is_flag=True, help="Only stderr.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of stdout and of stderr.")
-@click.option("--grep", type=_Pattern(), help="Only lines in which this expression is found.")
+@click.option("--grep", type=_pattern, metavar="RE", help="Only lines in which this expression is found.")
 def logs_command(
     job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
 ) -> None:
@@ -130,10 +124,7 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
 @_JOBS
 @json_option
 def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
-    """Cancel jobs, or the newest.
-
-    It prints each with the state before.
-    """
+    """Cancel jobs, or the newest, and print each with its state before."""
     chosen = registry.find(jobs)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
@@ -147,9 +138,8 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         echo_json([_record(run, state) for run, state in rows])
     for run, state in () if as_json else rows:
-        ended = state.word in ENDED
-        done = f"had ended before, {state.word}" if ended else f"cancelled, was {state.word}"
-        echo(f"{run.id} ({run.site}, {run.job_name}): {done}")
+        done = "had ended before," if state.ended else "cancelled, was"
+        echo(f"{run.id} ({run.site}, {run.job_name}): {done} {state.word}")
     if errors:
         raise SchedulerError(*errors)
 

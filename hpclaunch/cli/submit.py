@@ -23,7 +23,7 @@ from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever --confirm-above says.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
 
 
 @job_command("submit", epilog="submit -N 2 -t 2h -- python train.py\nsubmit --after 1234 --follow -- python eval.py")

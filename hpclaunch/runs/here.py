@@ -31,9 +31,7 @@ names=$(cat)
 """
 
 
-# Which of these modules a python does not have.
 _MISSING = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if not u.find_spec(m)))"
-_NEEDS = {"env": (), "allreduce": ("torch",), "preflight": ("torch",)}  # of the workloads
 
 
 def check_torch(plan: Plan) -> None:
@@ -41,9 +39,10 @@ def check_torch(plan: Plan) -> None:
 
     With an environment of its own, a venv or an image, a job finds that out itself.
     """
-    needs = {"torch"} if plan.launcher == "torchrun" else set()
-    if plan.workload:
-        needs |= {*_NEEDS.get(plan.workload, ("torch", "pytorch_lightning"))}
+    least: dict[str | None, set[str]] = {None: set(), "env": set(), "allreduce": {"torch"}, "preflight": {"torch"}}
+    needs = least.get(plan.workload, {"torch", "pytorch_lightning"}) | (
+        {"torch"} if plan.launcher == "torchrun" else set()
+    )
     request, python = plan.request, shutil.which(plan.python)
     if not needs or not python or request.venv or request.container or request.setup or plan.site.setup:
         return
