@@ -22,11 +22,7 @@ from hpclaunch.profile import search
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
 
-@job_command(
-    "compare",
-    several=("site", "partition"),
-    epilog="compare --gpus 8 -- python train.py\ncompare -s gadi -s lumi --gpus 8",
-)
+@job_command("compare", several=("site", "partition"), epilog="compare --gpus 8\ncompare -s gadi -s lumi --gpus 8")
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")
 @json_option

@@ -51,15 +51,9 @@ def _of_sites(ctx: click.Context) -> Iterator[tuple[list[str], Partition]]:
             yield [name, *partition.aliases], partition
 
 
-def _partitions(ctx: click.Context) -> Iterator[str]:
-    for names, _ in _of_sites(ctx):
-        yield from names
-
-
 def _qos(ctx: click.Context) -> Iterable[str]:
-    typed = ctx.params.get("partition") or ()
-    typed = {typed} if isinstance(typed, str) else {*typed}
-    found = [partition for names, partition in _of_sites(ctx) if not typed or typed.intersection(names)]
+    typed = ctx.params.get("partition")
+    found = [partition for names, partition in _of_sites(ctx) if not typed or typed in names]
     return dict.fromkeys(qos.name for partition in found for qos in partition.qos)
 
 
@@ -70,12 +64,6 @@ def _checks(ctx: click.Context) -> Iterable[str]:
     return {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
 
 
-def _files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Any:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
 def _jobs(_ctx: click.Context) -> list[str]:
     from hpclaunch.runs import registry
 
@@ -83,6 +71,7 @@ def _jobs(_ctx: click.Context) -> list[str]:
 
 
 JOB_IDS = completes(_jobs)
+_PARTITIONS = completes(lambda ctx: (name for names, _ in _of_sites(ctx) for name in names))
 WORKLOADS = completes(lambda _: paths.WORKLOADS)
 _TEXT: dict[str, Any] = {}
 _COUNT = {"type": click.IntRange(min=1)}
@@ -93,7 +82,7 @@ _LINES = {"multiple": True, "type": _Line()}
 _ROWS = (
     ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
-    ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
+    ("--partition -p --queue -q --constraint -C", _PARTITIONS, "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),
     ("--qos", completes(_qos), "Quality of service.  [default: the first that the job fits]"),
     ("--walltime -t --time", _TEXT, "HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
@@ -167,7 +156,9 @@ def job_command(
     def make(function: Callable[..., None]) -> click.Command:
         command: Any = click.pass_context(function)
         if name != "shell":
-            command = click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=_files)(command)
+            command = click.argument(
+                "command", nargs=-1, type=click.UNPROCESSED, shell_complete=click.Path().shell_complete
+            )(command)
         if name in ("render", "submit", "launch"):
             command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)
         for words, attributes, text in reversed(_ROWS):
@@ -175,8 +166,7 @@ def job_command(
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
             elif not only or _name(words) in only:
                 command = _option(words, attributes, text)(command)
-        return click.command(name, cls=Command, epilog=epilog, context_settings={"allow_interspersed_args": False})(
-            command
-        )
+        settings = {"allow_interspersed_args": False}
+        return click.command(name, cls=Command, epilog=epilog, context_settings=settings)(command)
 
     return make

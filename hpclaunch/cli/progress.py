@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 import click
 
@@ -31,7 +30,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.clear()
         if kind is KeyboardInterrupt:
             for run in self._left():
@@ -68,6 +67,5 @@ def describe(run: Run, state: State) -> str:
     if state.word != RUNNING:
         parts = [f"{name} {state.word} for {clock(int(now - run.submitted))}", state.reason]
     if state.expected_start:
-        day = "%H:%M" if state.expected_start - now < 12 * 3600 else "%Y-%m-%d %H:%M"
-        parts.append(f"expected to start at {time.strftime(day, time.localtime(state.expected_start))}")
+        parts.append(time.strftime("expected to start at %Y-%m-%d %H:%M", time.localtime(state.expected_start)))
     return ", ".join(filter(None, parts))

@@ -31,9 +31,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whateve
 @yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
-@click.option(
-    "--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job has succeeded (repeatable)."
-)
+@click.option("--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job succeeded (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @json_option
@@ -77,7 +75,7 @@ def submit_command(
         confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = _submit(plan, text, before, name, partial(_print_record, plan) if as_json else _print_id)
+    run = _submit(plan, text, before, name, partial(_print_id, plan, as_json))
     if wait_for_end or follow:
         from hpclaunch.cli.progress import Progress
         from hpclaunch.cli.runs import exit_code, wait
@@ -105,17 +103,13 @@ def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Call
     return run
 
 
-def _print_id(job_id: str) -> None:
+def _print_id(plan: Plan, as_json: bool, job_id: str) -> None:
+    price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
+    record = {"id": job_id, "folder": str(Path(RUNS, job_id).absolute()), **plan.about, "price": price}
     try:
-        click.echo(job_id)
+        echo_json(record) if as_json else click.echo(job_id)
     except OSError as error:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
-
-
-def _print_record(plan: Plan, job_id: str) -> None:
-    price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
-    folder = str(Path(RUNS, job_id).absolute())
-    echo_json({"id": job_id, "folder": folder, **plan.about, "walltime": plan.walltime, "price": price})
 
 
 def _last_attempt(run: registry.Run) -> str:

@@ -29,8 +29,6 @@ names=$(cat)
     done
 } &
 """
-
-
 _MISSING = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if not u.find_spec(m)))"
 
 
@@ -39,19 +37,15 @@ def check_torch(plan: Plan) -> None:
 
     With an environment of its own, a venv or an image, a job finds that out itself.
     """
-    least: dict[str | None, set[str]] = {None: set(), "env": set(), "allreduce": {"torch"}, "preflight": {"torch"}}
-    needs = least.get(plan.workload, {"torch", "pytorch_lightning"}) | (
-        {"torch"} if plan.launcher == "torchrun" else set()
-    )
-    request, python = plan.request, shutil.which(plan.python)
+    least: dict[str | None, list[str]] = {None: [], "env": [], "allreduce": ["torch"]}
+    torchrun, request, python = plan.launcher == "torchrun", plan.request, shutil.which(plan.python)
+    needs = least.get(plan.workload, ["torch", "pytorch_lightning"]) or ["torch"] * torchrun
     if not needs or not python or request.venv or request.container or request.setup or plan.site.setup:
         return
-    done = subprocess.run([python, "-c", _MISSING, *sorted(needs)], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", _MISSING, *needs], capture_output=True, text=True, check=False)
     if missing := done.stdout.strip().replace("_", "-"):
-        other = "--launcher tasks" if plan.launcher == "torchrun" else "--workload env, which needs none"
-        raise HpclaunchError(
-            f"{python} has no {missing.replace(' ', ' and no ')}; use pip install {missing}, or {other}"
-        )
+        use = f"pip install {missing}, or --{'launcher tasks' if torchrun else 'workload env, which needs none'}"
+        raise HpclaunchError(f"{python} has no {missing.replace(' ', ' and no ')}; use {use}")
 
 
 def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variables: str) -> NoReturn:

@@ -385,7 +385,7 @@ def test_without_torch_a_laptop_has_env_and_one_line_for_the_rest(tmp_path, monk
     for words, code, said in (
         (("--workload", "env", "--tasks-per-node", "2"), 0, "all fit together: world size 2"),
         ((*rehearsal, "--launcher", "tasks"), 0, "all fit together: world size 4"),
-        ((), 1, "no pytorch-lightning and no torch; use pip install pytorch-lightning torch, or --workload env"),
+        ((), 1, "no torch and no pytorch-lightning; use pip install torch pytorch-lightning, or --workload env"),
         (("--workload", "allreduce"), 1, "no torch; use pip install torch, or --workload env"),
         (rehearsal, 1, "no torch; use pip install torch, or --launcher tasks"),
     ):
