@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -51,6 +50,7 @@ def coloured(word: str, width: int = 0) -> str:
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows below a header; on a terminal, fold the last column's text."""
+    import shutil
     from textwrap import wrap
 
     cells = [[printable(str(cell), kept="") for cell in row] for row in [header, *rows]]
