@@ -15,7 +15,7 @@ from hpclaunch.errors import printable
 _COLOUR = r"\x1b\[[0-9;]*m"
 # Words that say how something is.
 _COLOURS = {
-    **dict.fromkeys(("COMPLETED", "RUNNING", "ok", "fine", "yes"), "green"),
+    **dict.fromkeys(("COMPLETED", "RUNNING", "ok", "fine", "yes", "all"), "green"),
     **dict.fromkeys(("PENDING", "REQUEUED", "UNKNOWN", "CANCELLED", "warning"), "yellow"),
     **dict.fromkeys(("FAILED", "TIMEOUT", "refused", "problem", "error", "no", "broken"), "red"),
 }

@@ -42,11 +42,20 @@ def test_wait_shows_the_state_and_how_far_it_is(work):
     call("cancel")
 
 
-def test_the_end_is_shown_in_its_colour(work):
+def test_the_end_is_shown_in_its_colour(work, monkeypatch):
     """At the end the line gives way to the job's state."""
     waiting = Terminal("submit", "--quiet", "--site", "local", "--wait", "--", "sh", "-c", "sleep 1; exit 7")
     waiting.wait_for(r"sh \x1b\[31mFAILED\x1b\[0m")
     assert waiting.code() == 7
+    for words in (("status",), ("jobs",)):
+        listing = Terminal(*words)
+        listing.wait_for(r"JOB +STATE +SITE .*\r\n\S+  \x1b\[31mFAILED\x1b\[0m  +local ")
+        assert listing.code() == 0
+        monkeypatch.setenv("NO_COLOR", "1")
+        plain = Terminal(*words)
+        plain.wait_for(r"\S+  FAILED +local .* exit code 7\r\n")
+        monkeypatch.delenv("NO_COLOR")
+        assert "\x1b" not in call(*words)
 
 
 def test_follow_writes_the_logs_above_the_line(work):
