@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BLOCKS = {
     f"{page}-{number}": block
-    for page in ("README.md", "docs/config.md", "docs/snapshot.md")
+    for page in ("README.md", "docs/config.md", "docs/exit-codes.md", "docs/snapshot.md")
     for number, block in enumerate(
         re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     )
