@@ -1,4 +1,4 @@
-"""The README's console blocks are run, and print what they say."""
+"""The console blocks of the README and of pages in docs/ are run, and print what they say."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"^```console\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[1]
+BLOCKS = {
+    f"{page}-{number}": block
+    for page in ("README.md", "docs/config.md", "docs/snapshot.md")
+    for number, block in enumerate(
+        re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    )
+}
 
 
 # Those that run a job's script or import torch take seconds.
 CASES = [
-    pytest.param(block, id=str(number), marks=[pytest.mark.train] if re.search("hpclaunch (run|doctor)", block) else [])
-    for number, block in enumerate(BLOCKS)
+    pytest.param(block, id=name, marks=[pytest.mark.train] if re.search("hpclaunch (run|doctor)", block) else [])
+    for name, block in BLOCKS.items()
 ]
 
 
 @pytest.mark.parametrize("block", CASES)
-def test_readme_tells_what_happens(block, work):
-    """Each command that the README shows prints what the README shows; ... stands for what differs."""
+def test_a_page_tells_what_happens(block, work):
+    """Each command that a page shows prints what the page shows; ... stands for what differs."""
     if "train.py\nhpclaunch: keep" not in block:
         (work / "train.py").touch()  # the reader's own
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+    environment.pop("XDG_CONFIG_HOME")  # the pages say ~/.config
     for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = text.partition("\n")
         run = subprocess.run(
@@ -41,4 +48,4 @@ def test_readme_tells_what_happens(block, work):
         # bash 5.2 warns now and then, on a busy machine, of a process that has ended already.
         printed = re.sub(r"^.*: wait_for: No record of process \d+\n", "", run.stdout, flags=re.MULTILINE)
         same = doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
-        assert same, f"$ {command}\n{run.stdout}\nbut the README says\n{expected}"
+        assert same, f"$ {command}\n{run.stdout}\nbut the page says\n{expected}"

@@ -29,8 +29,11 @@ COMMANDS = {
     "check": "check.check_command",
     "run": "job.run_command",
     "submit": "submit.submit_command",
+    "rerun": "rerun.rerun_command",
     "launch": "job.launch_command",
     "compare": "compare.compare_command",
+    "init": "settings.init_command",
+    "config": "settings.config_command",
     "jobs": "runs.jobs_command",
     "status": "runs.status_command",
     "logs": "runs.logs_command",
@@ -78,18 +81,12 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="hpclaunch")
-@click.pass_context
-def main(ctx: click.Context) -> None:
+def main() -> None:
     """Launch distributed PyTorch training on any supercomputer, or here.
 
-    Options can also be set in the environment (HPCLAUNCH_NODES=2) and in a config file (nodes: 2), ./hpclaunch.yaml or
-    hpclaunch.yaml in the user's config folder. The command line wins over the environment, that over the file.
+    Options can also be set in the environment (HPCLAUNCH_NODES=2) and in config files (nodes: 2): hpclaunch.yaml here,
+    in a folder above, or in the user's config folder. The command line wins over the environment, that over the files.
     """
-    command = ctx.invoked_subcommand
-    if command in ("render", "check", "run", "submit", "launch", "doctor", "compare"):
-        from hpclaunch.cli.requests import config_defaults
-
-        ctx.default_map = {command: config_defaults(several=("site", "partition") if command == "compare" else ())}
 
 
 def command_line() -> None:

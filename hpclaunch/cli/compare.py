@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.options import job_command
-from hpclaunch.cli.requests import compared_request, load_site, nearer, rendered
+from hpclaunch.cli.requests import compared_request, configured, load_site, nearer, rendered
 from hpclaunch.errors import printable
 from hpclaunch.job import compare
 from hpclaunch.job.machine import follow_links
@@ -35,16 +35,19 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     partition also as SITE:PARTITION; a site named alone is compared with itself, partition by partition. The exit code
     is 0 if the job fits somewhere.
     """
-    words = values.pop("partition")
+    general = configured(ctx, values)
+    words = general["partition"]
     if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
         words = ()
     pairs = [(at or None, name) for at, _, name in (word.rpartition(":") for word in words)]
-    sites = dict.fromkeys([*values.pop("site"), *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
+    sites = dict.fromkeys([*general["site"], *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
-    request = compared_request(ctx, values, several=len(profiles) > 1, sized=gpus is not None)
+    del values["site"], values["partition"]
+    several, sized = len(profiles) > 1, gpus is not None
+    requests = {name: compared_request(ctx, values, name, several, sized) for name in profiles}
     columns = []
     for site, partition in compare.places(profiles, pairs):
-        own = structs.replace(follow_links(profiles[site].site, request), site=site, partition=partition)
+        own = structs.replace(follow_links(profiles[site].site, requests[site]), site=site, partition=partition)
         plan, facts = compare.compared(profiles[site], own, gpus)
         if diff:
             facts["script"] = rendered(plan.hidden())[0] if plan and facts["fits"] else None

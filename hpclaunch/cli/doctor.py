@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, json_option
 from hpclaunch.cli.options import job_command
-from hpclaunch.cli.requests import config_file, planned_request, rendered
+from hpclaunch.cli.requests import planned_request, rendered
 from hpclaunch.doctor.result import Patient, Result, one_line
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
@@ -43,9 +42,7 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         patient = structs.replace(patient, refusal=one_line(error))
     else:
         files = [layer.path for layer in profile.layers]
-        set_by_config = any(ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in _RUN)
-        if set_by_config and (config := config_file()):
-            files.append(config)
+        files += dict.fromkeys(section.path for section in ctx.obj.used if {*_RUN} & {*section.data})
         foreign = [paths.shown(file) for file in files + templates if not paths.is_trusted(file)]
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)
     results = examine(patient)

@@ -6,13 +6,12 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from hpclaunch.cli.config import variables_of
 from hpclaunch.cli.echo import echo_json
-from hpclaunch.cli.requests import config_file
 from hpclaunch.errors import printable
 from hpclaunch.job.explain import Source, explain
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.search import Profile
-from hpclaunch.profile.yamlfile import Document
 
 _WIDTH = 120
 _COLUMN = 25  # a longer name of a file moves its line to the right
@@ -37,20 +36,22 @@ def show(ctx: click.Context, plan: Plan, profile: Profile, script: str, as_json:
 
 
 def sources(ctx: click.Context) -> dict[str, Source]:
-    """Return how each part of the request came in: on the command line, in the environment, by the config file."""
-    path = config_file()
-    config = Document.read(path) if path else None
+    """Return how each part of the request came in: on the command line, in the environment, by the config files."""
+    config = ctx.obj.used
     found = {}
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        given = ctx.get_parameter_source(name)
-        if given is ParameterSource.COMMANDLINE:
+        origin = ctx.get_parameter_source(name)
+        if origin is ParameterSource.COMMANDLINE:
             long = [option for option in parameter.opts if option.startswith("--")]
             found[name] = Source("option", long[0] if long else "COMMAND")
-        elif given is ParameterSource.ENVIRONMENT:
+        elif origin is ParameterSource.ENVIRONMENT:
             found[name] = Source("environment", f"HPCLAUNCH_{name.upper()}")
-        elif given is ParameterSource.DEFAULT_MAP and config:
+        elif origin is ParameterSource.DEFAULT_MAP:
             found[name] = Source("config", name, config)
-    if "env" in found:
-        found["pass_env"] = found["env"]  # --env NAME
+    if given := found.get("env"):  # besides the config files' variables
+        found |= {f"env.{name}": given for name in variables_of(ctx.params["env"])}
+        for name in ("env", "pass_env"):  # the latter by --env NAME
+            own = any(name in section.data for section in config)
+            found[name] = Source("config", name, config) if own else given
     return found

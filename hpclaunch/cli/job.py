@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from hpclaunch.cli.echo import json_option, talk
 from hpclaunch.cli.options import LAUNCH, job_command
@@ -50,8 +49,7 @@ def render_command(
     plan = make_plan(profile, request)
     script = summarized(plan, quiet)
     if output is not None:
-        private = bool(values["env"]) and ctx.get_parameter_source("env") is not ParameterSource.DEFAULT_MAP
-        if private and (output.is_file() or not output.exists()):  # not /dev/stdout
+        if values["env"] and (output.is_file() or not output.exists()):  # not /dev/stdout
             output.touch()
             output.chmod(0o600)
         output.write_bytes(script.encode(errors="surrogateescape"))
@@ -76,6 +74,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     With --site it is a rehearsal: that site's job script, with stand-ins for what only a cluster has. The exit code is
     that of the first rank to fail. Without a COMMAND, a bundled workload.
     """
+    from hpclaunch.runs import snapshot
     from hpclaunch.runs.here import run
     from hpclaunch.runs.terminal import for_rank
     from hpclaunch.schedulers.local import new_id
@@ -85,6 +84,8 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     if debug_rank is not None:
         plan = for_rank(plan, debug_rank)
     script = summarized(plan, quiet)
+    if plan.snapshot:
+        snapshot.write(plan.snapshot)
     if plan.scheduler.here:
         job_id = new_id()
         run(script, job_id, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)

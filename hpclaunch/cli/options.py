@@ -55,6 +55,7 @@ def _checks(ctx: click.Context) -> Iterable[str]:
     return {**CHECKS, **SCRIPT_CHECKS} if ctx.params.get("script") else CHECKS
 
 
+SITES = completes(lambda _: search.available())
 WORKLOADS = completes(lambda _: paths.WORKLOADS)
 _TEXT: dict[str, Any] = {}
 _COUNT = {"type": click.IntRange(min=1)}
@@ -63,7 +64,8 @@ _TEXTS = {"multiple": True}
 _LINES = {"multiple": True, "type": _Line()}
 # The words of all schedulers: users of any site type what they know.
 _ROWS = (
-    ("--site -s", completes(lambda _: search.available()), "Profile's name or file.  [default: this host's]"),
+    ("--preset", _TEXT, "Preset of the config files."),
+    ("--site -s", SITES, "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
     ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),
@@ -93,6 +95,7 @@ _ROWS = (
     ("--spares", _COUNT, "Idle nodes, charged too, to replace dead ones (torchrun)."),
     ("--warn-before", _TEXT, "Warn ranks so long before the walltime.  [default: 2m]"),
     ("--hang-after", _TEXT, "End ranks that do nothing for so long, with their stacks."),
+    ("--snapshot/--no-snapshot", {"default": None}, "Run the code as it is now, a copy of it."),
     ("--preflight/--no-preflight", {"default": None}, "Test the nodes before the ranks start."),
     ("--max-cost", _PRICE, "Refuse a job that may cost more, in the site's unit."),
     ("--template", _TEXT, "Template of the job script, by name or file."),
@@ -101,8 +104,8 @@ _ROWS = (
 )
 SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
-LAUNCH = ("site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network", "template",
-          "workload", "force", "preflight")  # fmt: skip
+LAUNCH = ("preset", "site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network",
+          "template", "workload", "force", "preflight")  # fmt: skip
 
 
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:

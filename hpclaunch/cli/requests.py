@@ -6,28 +6,25 @@ Profiles and templates that are not shipped with hpclaunch are named on stderr.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from click.core import ParameterSource
+from msgspec import structs
 
 from hpclaunch import paths
+from hpclaunch.cli import config
+from hpclaunch.cli.config import OF_A_SITE, variables_of
 from hpclaunch.cli.echo import talk
 from hpclaunch.cli.options import SIZES
 from hpclaunch.errors import NOT_SHIPPED
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import Request, make_request, quote
 from hpclaunch.profile import search
-from hpclaunch.profile.yamlfile import Document, convert
 from hpclaunch.schedulers import SCHEDULERS, scheduler
 
-# What belongs to a cluster: on this machine, and for another site, it counts only when typed.
-_OF_A_SITE = (
-    "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "network", "storage",
-    "directive", "template",
-)  # fmt: skip
 # What a script has itself; its directives give way to the other options, as to those of qsub and sbatch.
 _OF_A_SCRIPT = (
     "command", "module", "setup", "teardown", "venv", "container", "stage_in", "stage_out", "env", "storage",
@@ -35,17 +32,31 @@ _OF_A_SCRIPT = (
 )  # fmt: skip
 
 
-def config_file() -> Path | None:
-    """Return the config file: ./hpclaunch.yaml, or else the user's."""
-    return next(filter(Path.is_file, (Path("hpclaunch.yaml"), paths.user_config() / "hpclaunch.yaml")), None)
+def configured(
+    ctx: click.Context, values: dict[str, Any], site: str | None = None, cluster: bool = True
+) -> dict[str, Any]:
+    """Return the options with what the config files, which are read once, say of those that are not set otherwise.
 
-
-def config_defaults(several: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the config file's values as options; those of `several` as lists. Raises ProfileError."""
-    path = config_file()
-    values: dict[str, Any] = msgspec.to_builtins(convert([Document.read(path)], Request)) if path else {}
-    env = [f"{name}={value}" for name, value in values.pop("env", {}).items()] + values.pop("pass_env", [])
-    return values | ({"env": env} if env else {}) | {name: [values[name]] for name in several if name in values}
+    The variables of --env count by their names. `site` and `cluster` are Config.use's.
+    """
+    values, preset = dict(values), values.get("preset")
+    values.pop("preset", None)
+    ctx.obj = ctx.obj or config.read(preset)
+    if ctx.obj.again is not None and preset:
+        raise click.UsageError("--preset does not go with rerun: give its options", ctx)
+    options = ctx.obj.use(site, cluster)
+    for parameter in (one for one in ctx.command.params if one.name in values and one.name in options):
+        name, value = str(parameter.name), options[str(parameter.name)]
+        if not (_typed(ctx, name) or (ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT and values[name])):
+            several = isinstance(parameter, click.Option) and parameter.multiple and isinstance(value, str)
+            values[name] = [value] if several else value
+            ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
+        elif name == "env":
+            values[name] = [
+                *(one for one in value if not variables_of([one]) & variables_of(values[name])),
+                *values[name],
+            ]
+    return values
 
 
 def announce(files: Iterable[str]) -> None:
@@ -84,19 +95,28 @@ def planned_request(
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
-    if here and not _typed(ctx, "site"):
-        values["site"] = "local"
-    values["site"] = values["site"] or search.match_host() or _generic() or search.site_of_this_host()
-    profile = load_site(values["site"])
-    if scheduler(profile.site.scheduler).here:
-        values |= _untyped(ctx, _OF_A_SITE)
+    local = here and not _typed(ctx, "site")
+    site = "local" if local else configured(ctx, values)["site"]
+    site = site or search.match_host() or generic() or search.site_of_this_host()
+    profile = load_site(site)
+    local = scheduler(profile.site.scheduler).here
+    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
+    values["site"] = site
+    code, starts = ctx.obj.code, starts and not ctx.obj.code
     request = follow_links(profile.site, _request(ctx, values, mistaken), here)
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts)
+    if request.snapshot and not (code or ctx.params.get("script")):
+        from hpclaunch.runs.snapshot import MOST_BYTES_OF_A_FILE, look
+
+        code, _, big = look()
+        if big:
+            talk(f"above {MOST_BYTES_OF_A_FILE // 10**6} MB, linked and not copied: {', '.join(big)}")
+    request = structs.replace(request, machine=structs.replace(request.machine, snapshot=code))
     return request, profile
 
 
-def _generic() -> str | None:
+def generic() -> str | None:
     """Return the profile of the scheduler whose commands are here, announced on stderr, or None if there is none."""
     from shutil import which  # only here: it takes time to import
 
@@ -107,16 +127,16 @@ def _generic() -> str | None:
     return name
 
 
-def compared_request(ctx: click.Context, values: dict[str, Any], several: bool, sized: bool) -> Request:
-    """Return the request to compare, its site and partition left open.
+def compared_request(ctx: click.Context, values: dict[str, Any], site: str, several: bool, sized: bool) -> Request:
+    """Return the request to compare at `site`, its site and partition left open.
 
     At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
     """
     sizes = ("nodes", "gpus_per_node") if sized else ()
     if any(_typed(ctx, name) for name in sizes):
         raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
-    values |= _untyped(ctx, (*(_OF_A_SITE if several else ()), *sizes))
-    return _request(ctx, values)
+    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if several else ()), site, not several)
+    return _request(ctx, values | _untyped(ctx, sizes))
 
 
 def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tuple[Request, search.Profile]:
@@ -126,29 +146,31 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
     """
     from hpclaunch.job.machine import look_up_program
 
-    values |= _untyped(ctx, SIZES)
-    name = values["site"] or search.match_host() or kind
+    name = configured(ctx, values)["site"] or search.match_host() or kind
     if search.load(name).site.scheduler != kind:
         name = kind
-    values["site"], profile = name, load_site(name)
+    profile = load_site(name)
+    values = configured(ctx, values, profile.name) | _untyped(ctx, SIZES) | {"site": name}
     return look_up_program(profile.site, _request(ctx, values), starts=True), profile
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed options, which win over a script's. Raises click.UsageError for one that cannot."""
-    typed = {name: value for name, value in values.items() if name != "site" and _typed(ctx, name)}
+    """Return the typed options, which win over a script's, and fill in the others.
+
+    Raises click.UsageError for an option that cannot win.
+    """
+    typed = {name: value for name, value in values.items() if name not in ("site", "preset") and _typed(ctx, name)}
     if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
         raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)
+    values |= configured(ctx, values, configured(ctx, values)["site"])
     # The user's own limit counts wherever it is set.
     return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
-    """Return the request that the options make; of COMMAND and --workload the nearer one counts."""
-    if nearer(ctx, "command", "workload"):
-        values["workload"] = None
-    elif nearer(ctx, "workload", "command"):
-        values["command"] = None
+    """Return the request that the options make; of COMMAND, --workload and --script the nearest counts."""
+    pairs = permutations([name for name in ("command", "workload", "script") if name in ctx.params], 2)
+    values |= {other: None for one, other in pairs if other in values and nearer(ctx, one, other)}
     values["pass_env"] = [setting for setting in values["env"] if "=" not in setting]
     values["env"] = dict(setting.split("=", 1) for setting in values["env"] if "=" in setting)
     return make_request({**values, "command": list(values["command"] or ())}, mistaken)

@@ -18,9 +18,9 @@ from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
-_JOB_IDS = completes(lambda _: [run.id for run in registry.newest_first()])
-_JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **_JOB_IDS)
-_JOB = click.argument("job", required=False, **_JOB_IDS)
+JOB_IDS = completes(lambda _: [run.id for run in registry.newest_first()])
+_JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
+_JOB = click.argument("job", required=False, **JOB_IDS)
 
 
 def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:

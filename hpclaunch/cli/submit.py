@@ -11,7 +11,7 @@ from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
 from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
-from hpclaunch.cli.requests import nearer, planned_request
+from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
@@ -48,7 +48,6 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
     request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
     before = [_last_attempt(run) for run in registry.find(after)] if after else []
     name = ""
@@ -65,7 +64,7 @@ def submit_command(
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is None:
-        if not quiet and _at_terminal():
+        if not quiet and at_terminal():
             show_remaining(plan, profile)
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
@@ -143,7 +142,7 @@ def _confirm(plan: Plan, yes: bool) -> None:
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
     price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"
-    if not _at_terminal():
+    if not at_terminal():
         talk(f"{price}: submitted unasked, stdin is no terminal; use --max-cost")
         return
     # Not click.confirm, which writes a blank to stdout, where only the job's id goes.
@@ -155,6 +154,6 @@ def _confirm(plan: Plan, yes: bool) -> None:
         raise HpclaunchError("not submitted")
 
 
-def _at_terminal() -> bool:
+def at_terminal() -> bool:
     """Return whether the user can be asked: stdin and stderr are terminals."""
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))

@@ -48,11 +48,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True):
-    """How an option came in: the kind and place of its origin, and the config file if that is where."""
+    """How an option came in: the kind and place of its origin, and the config files if these are where."""
 
     kind: str
     where: str
-    config: Document | None = None
+    config: list[Document] = []
 
 
 class Line(Struct, frozen=True):
@@ -221,11 +221,11 @@ class _Reasons(Struct):
         """Return where a key was given: in the first file that has it, or by an option or a variable."""
         name, kind, files = str(key[0]), "profile", self.layers
         if place == "request":
-            source = self.sources.get(name)
+            source = self.sources.get(f"{name}.{key[-1]}") or self.sources.get(name)
             if source and not source.config:
                 value = {key[-1]: value} if isinstance(key[-1], str) and key[1:] else value
                 return Origin(kind=source.kind, where=source.where, key=name, value=value)
-            kind, files = "config", [source.config] if source and source.config else []
+            kind, files = "config", source.config if source else []
         path = ("partitions", self.plan.partition_name, *key) if place == "partition" else key
         for file in files:
             with suppress(LookupError, TypeError):

@@ -121,6 +121,11 @@ class Plan(Resources, frozen=True, kw_only=True):
         """Return the bundled workload that the command runs, or None if the user gave a command."""
         return None if self.request.command else self.request.workload or MNIST
 
+    @property
+    def snapshot(self) -> str:
+        """Return the name of the code that the job runs, "" if that is the folder of submission as it is then."""
+        return self.request.machine.snapshot
+
     def hidden(self) -> Plan:
         """Return the plan without the secret values of the request, to print or to store."""
         return structs.replace(self, request=self.request.hidden())

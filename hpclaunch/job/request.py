@@ -18,7 +18,7 @@ Text = Annotated[str, matches(r"[^\x00]*", "text without a zero byte")]
 Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or MIN:MAX in quotes")]
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
-_HIDDEN = "(hidden)"
+HIDDEN = "(hidden)"
 _NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")  # these do not change the script
 
 
@@ -35,6 +35,7 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     staged_gb: float = 0  # what is copied to each node, archives as they are
     program_problem: str = ""  # why the command's program cannot run here
     program_is_final: bool = False  # nor can it run as a job
+    snapshot: str = ""  # the name of the code that the job runs
     program_saves: bool = True  # it seems to save before the walltime and to continue later
 
 
@@ -86,6 +87,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     hang_after: Line | None = None
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
+    snapshot: Annotated[bool | None, about("Run the code as it was at submission.")] = None
     preflight: Annotated[bool | None, about("Test the nodes before the ranks start.")] = None
     workload: Word | None = None
     force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
@@ -112,7 +114,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def hidden(self) -> "Request":
         """Return the request without the values of variables whose names say that they are secret."""
-        return replace(self, env={key: _HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
+        return replace(self, env={key: HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
 
     def check_passed(self, environment: Container[str]) -> None:
         """Raise RequestError with each variable of `pass_env` that is not in `environment`."""

@@ -224,6 +224,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         "name": Basis(("request.site",)),
         "may_lose": Basis(("request.spares", "request.min_nodes")),
         "staging": Basis(("request.stage_in", "request.stage_out")),
+        "snapshot": Basis(("request.snapshot",)),
         "spares": Basis(("request.spares",)),
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),

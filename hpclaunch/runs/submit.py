@@ -13,7 +13,7 @@ import msgspec
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.paths import write_whole
-from hpclaunch.runs import registry
+from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers.job import note_attempts
 from hpclaunch.schedulers.run_folder import PLAN, RUN, RUNS, SCRIPT
@@ -29,6 +29,8 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
     for a variable to pass on that is not set here.
     """
     plan.request.check_passed(os.environ)
+    if plan.snapshot:
+        snapshot.write(plan.snapshot)
     try:
         if plan.max_attempts > 1 and plan.scheduler.resubmits and not plan.site.resubmit:
             return plan.scheduler.submit_all(script, plan.max_attempts, Path(RUNS).absolute(), after)

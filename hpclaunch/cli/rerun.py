@@ -1,0 +1,45 @@
+"""The command that submits a run again."""
+
+import json
+import os
+
+import click
+
+from hpclaunch.cli.config import Config, as_options
+from hpclaunch.cli.runs import JOB_IDS
+from hpclaunch.cli.submit import submit_command
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.request import HIDDEN
+from hpclaunch.runs import registry, snapshot
+from hpclaunch.schedulers.run_folder import PLAN
+
+
+@click.command("rerun", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("job", **JOB_IDS)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION]... [-- COMMAND]")
+@click.pass_context
+def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> None:
+    """Submit a run again: its request, and its code if it has a snapshot.
+
+    Example: hpclaunch rerun 1234567 --nodes 4 --walltime 10h
+
+    The options are those of `hpclaunch submit` and win; config files and variables do not count. A run without a
+    snapshot runs what is in the current folder now.
+    """
+    (run,) = registry.find([job])
+    try:
+        request = json.loads((run.path / PLAN).read_bytes())["request"]
+    except (OSError, ValueError, LookupError) as error:
+        raise HpclaunchError(f"{job}: {run.path / PLAN}, which has its request, cannot be read: {error}") from None
+    code = request.pop("machine", {}).get("snapshot", "")
+    values = as_options(request)
+    values["env"] = [one.removesuffix(f"={HIDDEN}") for one in values.get("env", ())]  # from here: no file has it
+    for option in submit_command.params:
+        os.environ.pop(str(option.envvar), None)
+    with submit_command.make_context("rerun", [*options], parent=ctx.parent) as inner:
+        inner.obj = Config(again=values, code="" if inner.params["snapshot"] is not None else code)
+        if inner.obj.code:
+            os.chdir(run.submitted_from)
+            if not (snapshot.FOLDER / code).is_dir():
+                raise HpclaunchError(f"{job}: its code, {snapshot.FOLDER / code}, is gone; use --no-snapshot")
+        submit_command.invoke(inner)

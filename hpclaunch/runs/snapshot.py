@@ -1,0 +1,118 @@
+"""The code of the current folder as it is now: a copy for jobs that are to run it, however the folder changes.
+
+hpclaunch-runs/code/NAME has the copy, commit and difference; the name is a hash of the code, so that jobs with the same
+code share it. A job script copies it into its run folder. What is big or ignored is a link to the original there.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISLNK, S_ISREG
+
+from hpclaunch.errors import HpclaunchError
+from hpclaunch.schedulers.run_folder import CODE, COMMIT, DIFF, RUNS
+
+FOLDER = Path(RUNS, "code")
+MOST_BYTES_OF_A_FILE = 50_000_000  # a larger one is linked
+_MOST_BYTES, _MOST_FILES = 1_000_000_000, 20_000
+_NEVER = {".git", "__pycache__", RUNS}  # neither copied nor linked
+# Nothing that a repository's own configuration names is run.
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def look() -> tuple[str, list[str], list[str]]:
+    """Return the name of the current code, its files, and those too big. Raises HpclaunchError if that is too much."""
+    sizes = {}
+    for path in sorted({*_listed(".")}):
+        with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and still in git's index
+            found = Path(path).lstat()
+            if S_ISREG(found.st_mode) or S_ISLNK(found.st_mode):
+                sizes[path] = found.st_size
+    files = [path for path, size in sizes.items() if size <= MOST_BYTES_OF_A_FILE]
+    total = sum(map(sizes.__getitem__, files))
+    if total > _MOST_BYTES or len(files) > _MOST_FILES:
+        raise HpclaunchError(
+            f"--snapshot: {len(files):,} files, {total / 1e9:.1f} GB, exceed the limit of {_MOST_FILES:,} and "
+            f"{_MOST_BYTES / 1e9:.0f} GB; list data in .gitignore, or use --no-snapshot"
+        )
+    return _hash(Path(), files), files, [path for path in sizes if path not in {*files}]
+
+
+def write(name: str) -> None:
+    """Write the copy of this name, unless it is there. Raises HpclaunchError if the code is no longer that code."""
+    folder, (_, files, _) = FOLDER / name, look()
+    if not folder.is_dir():
+        new = FOLDER / f".{name}.{os.getpid()}"
+        (new / CODE).mkdir(parents=True)
+        for file in files:
+            (new / CODE / file).parent.mkdir(parents=True, exist_ok=True)
+            if Path(file).is_symlink():
+                (new / CODE / file).symlink_to(_target(Path(), file))
+            else:
+                shutil.copy2(file, new / CODE / file)
+        (new / COMMIT).write_bytes(_git("rev-parse", "HEAD"))
+        (new / DIFF).write_bytes(_difference())
+        if _hash(new / CODE, files) == name:
+            with suppress(OSError):  # another process was faster
+                new.rename(folder)
+        shutil.rmtree(new, ignore_errors=True)
+        if not folder.is_dir():
+            raise HpclaunchError("--snapshot: the code changed while it was copied; submit again")
+    # What is not copied is linked, a folder as a whole if no file in it is copied.
+    above = {str(parent) for file in ("x", *files) for parent in Path(file).parents}
+    copied = above.union(files)
+    for entry in (entry for parent in above for entry in os.scandir(parent)):
+        path = os.path.normpath(entry.path)
+        if path not in copied and entry.name not in _NEVER:
+            with suppress(FileExistsError, FileNotFoundError):  # of an earlier job, in a folder that is new
+                (folder / CODE / path).symlink_to(Path.cwd() / path)
+
+
+def _listed(folder: str) -> Iterator[str]:
+    """Yield the tracked and unignored files below a folder, or without git all but hidden ones and environments."""
+    listed = _git("-C", folder, "ls-files", "-coz", "--exclude-standard").decode(errors="surrogateescape").split("\0")
+    for path in (os.path.normpath(Path(folder, name)) for name in listed[:-1]):
+        if not _NEVER & {*path.split("/")}:  # a folder is a repository in this one
+            yield from _listed(path) if Path(path).is_dir() and not Path(path).is_symlink() else [path]
+    for above, folders, names in os.walk(folder) if listed == [""] else ():
+        environment = {"pyvenv.cfg", "conda-meta"} & {*names, *folders}
+        folders[:] = [one for one in folders if not (environment or one[0] == "." or one in _NEVER)]
+        yield from (os.path.normpath(Path(above, one)) for one in names if not (environment or one[0] == "."))
+
+
+def _hash(root: Path, files: list[str]) -> str:
+    found = hashlib.sha256()
+    for file in files:
+        link = (root / file).is_symlink()
+        kind = "link" if link else str((root / file).stat().st_mode & 0o100)
+        content = os.fsencode(_target(root, file)) if link else (root / file).read_bytes()
+        found.update(os.fsencode(f"{file}\0{kind}\0{len(content)}\0") + content)
+    return found.hexdigest()[:16]
+
+
+def _target(root: Path, file: str) -> str:
+    """Return where a link leads; out of the folder by its absolute path."""
+    target = str((root / file).readlink())
+    inside = not os.path.normpath(Path(file).parent / target).startswith("..")
+    return target if inside else os.path.normpath(Path.cwd() / root / Path(file).parent / target)
+
+
+def _difference() -> bytes:
+    """Return what `git diff HEAD` prints, with no filter that the repository names."""
+    keys = _git("config", "--name-only", "--get-regexp", r"^filter\.").decode(errors="surrogateescape").splitlines()
+    empty = {f"{key.rpartition('.')[0]}.{what}" for key in keys for what in ("clean=", "process=", "required=false")}
+    off = [word for setting in empty for word in ("-c", setting)]
+    return _git(*off, "diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD")
+
+
+def _git(*words: str) -> bytes:
+    """Return what git prints, or nothing if it fails."""
+    env = os.environ | _ENVIRONMENT
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run([*_GIT, *words], env=env, capture_output=True, timeout=30, check=True).stdout
+    return b""
