@@ -46,9 +46,7 @@ def figure() -> str:
     shapes += box(60, 114, 360, 66, "plan", f"{plan.nodes} nodes, {plan.world_size} ranks, {plan.cpus} cores, {plan.gpus} GPUs",
                   f"checked, {plan.price}")  # fmt: skip
     shapes += arrow(240, 180, 240, 212)
-    shapes += box(
-        60, 214, 360, 66, "job script", "plain bash", "directives, environment, command; launch"
-    )
+    shapes += box(60, 214, 360, 66, "job script", "plain bash", "directives, environment, command; launch")
     for x, words in (
         (78, ("render", "to read, to keep")),
         (240, ("submit", "to the scheduler")),

@@ -11,7 +11,6 @@ PARTS = {
     "Submit functions": {
         "executors/__init__.py": ["executor"],
         "executors/script.py": ["ScriptExecutor"],
-        "executors/pbs.py": ["PbsExecutor"],
         "executors/job.py": ["ScriptJob"],
     },
     "Save and go on": {"workloads/resume.py": ["SaveAndLeave", "resume_path", "trainer_places"]},
@@ -28,7 +27,7 @@ def entry(node: ast.ClassDef | ast.FunctionDef, owner: str = "") -> str:
     title = f"{owner}{node.name}" + ("" if is_property else f"({words})")
     returns = getattr(node, "returns", None)
     title += f" -> {ast.unparse(returns)}" if returns else ""
-    text = f"#### `{title}`\n\n" if owner else f"### {node.name}\n\n```python\n{title}\n```\n\n"
+    text = f"{'####' if owner else '###'} {owner}{node.name}\n\n```python\n{title}\n```\n\n"
     text += inspect.cleandoc(ast.get_docstring(node) or "") + "\n\n"
     if isinstance(node, ast.ClassDef):
         shown = [one for one in methods if not one.name.startswith(("_", *HOOKS)) and ast.get_docstring(one)]

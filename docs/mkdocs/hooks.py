@@ -73,5 +73,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown += api.reference()
     for old, new in TOP.items():
         markdown = markdown.replace(f"]({old}", f"]({new}")
-    # `--` and the like in a heading or a table are no problem; a link to what is not a page is.
+    markdown = re.sub(r"^([^-\s|>#`].*\n)(?=- )", r"\1\n", markdown, flags=re.MULTILINE)  # a list after a line of text
+    if page.file.src_uri.startswith("sites/"):
+        return markdown
     return re.sub(r"\[([^\]]+)\]\((?:\.\./|hpclaunch/|benchmarks/|templates/|site_profiles/)[^)]*\)", r"\1", markdown)

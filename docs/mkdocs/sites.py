@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
     """Return a table, without the columns that are empty, or "" if no row is left."""
     columns = [column for column in zip(head.split("|"), *rows, strict=True) if any(column[1:])]
     lines = [
-        " | ".join(str(cell or "").replace("|", "\\|").replace("<", "&lt;") for cell in row)
+        " | ".join(str(cell or "").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>") for cell in row)
         for row in zip(*columns, strict=True)
     ]
     return (
@@ -49,17 +50,22 @@ def memory(gb: float | None) -> str:
 
 def walltimes(part: Partition) -> str:
     """Return the longest walltimes by size."""
-    return "<br>".join(
-        tier.max_walltime + (f" to {tier.max_cores} cores" if tier.max_cores else "")
-        + (f" to {tier.max_nodes} nodes" if tier.max_nodes else "")
+    sizes = [
+        f" to {tier.max_cores} cores" if tier.max_cores else f" to {tier.max_nodes} nodes" if tier.max_nodes else ""
         for tier in part.walltime
-    )  # fmt: skip
+    ]
+    if not sizes and part.qos:
+        return "by QoS"
+    return "\n".join(
+        tier.max_walltime + (size or " above" * (len(sizes) > 1))
+        for tier, size in zip(part.walltime, sizes, strict=True)
+    )
 
 
 def sizes(part: Partition) -> str:
     """Return the smallest and the largest job."""
     return ", ".join(
-        f"{low or 1} to {most} {what}" if most else f"{low} {what} or more"
+        f"{most} {what[:-1]}" if most == 1 else f"{low or 1} to {most} {what}" if most else f"{low} {what} or more"
         for low, most, what in ((part.min_cores, part.max_cores, "cores"), (part.min_nodes, part.max_nodes, "nodes"))
         if low or most
     )
@@ -70,10 +76,10 @@ def price(part: Partition) -> str:
     charge: Charge | None = part.charge
     if not charge:
         return "free" if part.free else "not known"
-    shares = [("cores", charge.cores, ""), ("GPUs", charge.gpus, ""), ("", charge.mem_gb, "GB of memory")]
-    counted = [f"{value:.4g} {before or after}" for before, value, after in shares if value]
-    also = f"; a {charge.per} is also counted for {' and for '.join(counted)}" if counted else ""
-    return f"{charge.rate:g} {charge.unit} for an hour of a {charge.per}{also}"
+    shares = [("cores", charge.cores), ("GPUs", charge.gpus), ("GB of memory", charge.mem_gb)]
+    counted = [f"{value:.4g} {what}" for what, value in shares if value]
+    also = f"; {' or '.join(counted)} count as a {charge.per.replace('gpu', 'GPU')}" if counted else ""
+    return f"{charge.rate:g} {charge.unit} an hour for each {charge.per.replace('gpu', 'GPU')}{also}"
 
 
 def traps(site: Site) -> str:
@@ -102,13 +108,15 @@ def traps(site: Site) -> str:
 
 def script(name: str) -> str:
     """Return the command for two nodes and its script."""
-    words = ["hpclaunch", "render", "--site", name, "--nodes", "2" if name != "local" else "1"]
+    words = ["hpclaunch", "render", "--site", name, "--nodes", "2"]
     if name not in ("local", "slurm", "pbs"):
         words += ["-A", ACCOUNTS.get(name, "abc")]
     if name in ("slurm", "pbs"):
         words += ["--gpus-per-node", "4", "--cpus-per-task", "8"]
     words += ["--", "python", "train.py"]
-    run = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=True)  # noqa: S603
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "train.py").touch()
+        run = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=True)
     said = run.stderr.replace("hpclaunch: ", "", 1)
     return f"```sh\n{shlex.join(words)}\n```\n\n```text\n{said}```\n\n```bash\n{run.stdout}```\n"
 
@@ -150,7 +158,10 @@ def page(name: str) -> str:
         site.account_help and f"`-A`: {site.account_help}.",
         site.account_pattern and f"It must match `{site.account_pattern}`.",
     ]
-    account += [f"For `{key}` it ends in {code(one.account_suffixes)}." for key, one in parts if one.account_suffixes]
+    endings: dict[str, list[str]] = {}
+    for key, one in parts:
+        endings.setdefault(" or ".join(f"`{end}`" for end in one.account_suffixes), []).append(key)
+    account += [f"For {code(keys)} it ends in {end}." for end, keys in endings.items() if end]
     if any(account):
         out += "## Account\n\n" + "\n".join(filter(None, account)) + "\n\n"
     environment = [
