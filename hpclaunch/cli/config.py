@@ -1,7 +1,6 @@
 """The config files: hpclaunch.yaml of the current folder, of the folders above it, and of the user's config folder.
 
-They are merged key by key. The preset wins over the section of the site, and that over general keys, in whichever files
-they stand; among equals the nearer file wins.
+They are merged key by key. A preset wins over a site's section, that over general keys; among equals the nearer file.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ OF_A_SITE = (
     "directive", "template",
 )  # fmt: skip
 _PROGRAM = ("command", "workload")  # which exclude each other
-# Variables that are no option's and that are set outside of jobs.
-_VARIABLES = {"HPCLAUNCH_PATH", "HPCLAUNCH_JOB_ID", "HPCLAUNCH_TERMINAL", "HPCLAUNCH_PRESET"}
 
 
 class _File(Request, frozen=True, kw_only=True):
@@ -39,25 +36,22 @@ class _File(Request, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct):
-    """The config files, nearest first, and the preset; or the request of the run that is made again, and its code.
-
-    `used` are the sections that counted last, strongest first.
-    """
+    """The config files, nearest first, and the preset; or the request of the run that is made again, and its code."""
 
     files: list[Document] = []
     preset: str | None = None
     again: dict[str, Any] | None = None
     code: str = ""
-    used: list[Document] = []
+    used: list[Document] = []  # the sections that counted last, strongest first
 
-    def use(self, site: str | None, cluster: bool) -> dict[str, Any]:
+    def use(self, site: str, cluster: bool) -> dict[str, Any]:
         """Return the options of a job at `site`, without `cluster` those that do not belong to one; set `used`."""
         if self.again is not None:
             return self.again
         presets = self._sections("presets", self.preset)
         general = [*presets, *(_without(file, ("sites", "presets")) for file in self.files)]
         for i, one in enumerate(general):
-            if site and not (cluster and one.data.get("site", site) == site):
+            if site and not (cluster and Path(one.data.get("site", site)).name.removesuffix(".yaml") == site):
                 general[i] = _without(one, OF_A_SITE)
         self.used = [*general[: len(presets)], *self._sections("sites", site), *general[len(presets) :]]
         strongest = next((one.data for one in self.used if {*_PROGRAM} & {*one.data}), {})
@@ -79,7 +73,7 @@ def read(preset: str | None) -> Config:
         convert([file], _File)
     if foreign := [paths.shown(file.path) for file in files if not paths.is_trusted(file.path)]:
         talk(f"config: {', '.join(foreign)}")
-    known = {f"HPCLAUNCH_{name.upper()}" for name in Request.__struct_fields__} | _VARIABLES
+    known = {f"HPCLAUNCH_{name.upper()}" for name in (*Request.__struct_fields__, "path", "preset")}
     for name in os.environ if "HPCLAUNCH_RUN_DIR" not in os.environ else ():  # a job has variables of its own
         if name.startswith("HPCLAUNCH_") and not name.startswith("HPCLAUNCH_TEST_") and name not in known:
             talk(f"warning: {name}: no option has this variable{nearest(name, known)}")
@@ -109,8 +103,3 @@ def as_options(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a request as options, its variables as those of --env."""
     env = [f"{name}={value}" for name, value in values.pop("env", {}).items()] + values.pop("pass_env", [])
     return values | ({"env": env} if env else {})
-
-
-def variables_of(settings: Iterable[str]) -> set[str]:
-    """Return the names of the variables that values of --env set or pass on."""
-    return {setting.partition("=")[0] for setting in settings}

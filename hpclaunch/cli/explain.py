@@ -6,7 +6,6 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from hpclaunch.cli.config import variables_of
 from hpclaunch.cli.echo import echo_json
 from hpclaunch.errors import printable
 from hpclaunch.job.explain import Source, explain
@@ -50,8 +49,7 @@ def sources(ctx: click.Context) -> dict[str, Source]:
         elif origin is ParameterSource.DEFAULT_MAP:
             found[name] = Source("config", name, config)
     if given := found.get("env"):  # besides the config files' variables
-        found |= {f"env.{name}": given for name in variables_of(ctx.params["env"])}
+        found |= {f"env.{setting.partition('=')[0]}": given for setting in ctx.params["env"]}
         for name in ("env", "pass_env"):  # the latter by --env NAME
-            own = any(name in section.data for section in config)
-            found[name] = Source("config", name, config) if own else given
+            found[name] = Source("config", name, config) if any(name in one.data for one in config) else given
     return found

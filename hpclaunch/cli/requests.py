@@ -16,7 +16,7 @@ from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli import config
-from hpclaunch.cli.config import OF_A_SITE, variables_of
+from hpclaunch.cli.config import OF_A_SITE
 from hpclaunch.cli.echo import talk
 from hpclaunch.cli.options import SIZES
 from hpclaunch.errors import NOT_SHIPPED
@@ -32,15 +32,10 @@ _OF_A_SCRIPT = (
 )  # fmt: skip
 
 
-def configured(
-    ctx: click.Context, values: dict[str, Any], site: str | None = None, cluster: bool = True
-) -> dict[str, Any]:
-    """Return the options with what the config files, which are read once, say of those that are not set otherwise.
-
-    The variables of --env count by their names. `site` and `cluster` are Config.use's.
-    """
-    values, preset = dict(values), values.get("preset")
-    values.pop("preset", None)
+def configured(ctx: click.Context, values: dict[str, Any], site: str = "", cluster: bool = True) -> dict[str, Any]:
+    """Return the options with what the config files say (Config.use) of those, and variables, that are not set."""
+    values = {name: values[name] for name in values if name != "preset"}
+    preset = ctx.params.get("preset")
     ctx.obj = ctx.obj or config.read(preset)
     if ctx.obj.again is not None and preset:
         raise click.UsageError("--preset does not go with rerun: give its options", ctx)
@@ -52,10 +47,8 @@ def configured(
             values[name] = [value] if several else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
         elif name == "env":
-            values[name] = [
-                *(one for one in value if not variables_of([one]) & variables_of(values[name])),
-                *values[name],
-            ]
+            own = {one.partition("=")[0] for one in values[name]}
+            values[name] = [*(one for one in value if one.partition("=")[0] not in own), *values[name]]
     return values
 
 
@@ -95,25 +88,22 @@ def planned_request(
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
 
-    local = here and not _typed(ctx, "site")
-    site = "local" if local else configured(ctx, values)["site"]
+    site = "local" if here and not _typed(ctx, "site") else configured(ctx, values)["site"]
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
-    values["site"] = site
-    code, starts = ctx.obj.code, starts and not ctx.obj.code
-    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    request = follow_links(profile.site, _request(ctx, values | {"site": site}, mistaken), here)
+    code = ctx.obj.code
     for look_up in (look_up_folders, look_up_files, look_up_program):
-        request = look_up(profile.site, request, starts)
+        request = look_up(profile.site, request, starts and not code)
     if request.snapshot and not (code or ctx.params.get("script")):
         from hpclaunch.runs.snapshot import MOST_BYTES_OF_A_FILE, look
 
         code, _, big = look()
         if big:
             talk(f"above {MOST_BYTES_OF_A_FILE // 10**6} MB, linked and not copied: {', '.join(big)}")
-    request = structs.replace(request, machine=structs.replace(request.machine, snapshot=code))
-    return request, profile
+    return structs.replace(request, machine=structs.replace(request.machine, snapshot=code)), profile
 
 
 def generic() -> str | None:
@@ -155,10 +145,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
 
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed options, which win over a script's, and fill in the others.
-
-    Raises click.UsageError for an option that cannot win.
-    """
+    """Return the typed options, which win over a script's; fill in the others. Raises UsageError if one cannot."""
     typed = {name: value for name, value in values.items() if name not in ("site", "preset") and _typed(ctx, name)}
     if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
         raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)

@@ -23,8 +23,7 @@ def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> 
 
     Example: hpclaunch rerun 1234567 --nodes 4 --walltime 10h
 
-    The options are those of `hpclaunch submit` and win; config files and variables do not count. A run without a
-    snapshot runs what is in the current folder now.
+    The options are those of `hpclaunch submit`, and win. Without a snapshot it runs what is in the current folder now.
     """
     (run,) = registry.find([job])
     try:

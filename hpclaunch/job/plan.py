@@ -78,6 +78,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     fewest_nodes: int | None = None
     spares: int = 0
     max_restarts: int = 0  # of the ranks, inside the allocation
+    snapshot: str = ""  # the name of the code that the job runs, if not what then lies in the folder of submission
     preflight: bool = False
     staging: Staging | None = None
     warn_seconds: int = 120
@@ -120,11 +121,6 @@ class Plan(Resources, frozen=True, kw_only=True):
     def workload(self) -> str | None:
         """Return the bundled workload that the command runs, or None if the user gave a command."""
         return None if self.request.command else self.request.workload or MNIST
-
-    @property
-    def snapshot(self) -> str:
-        """Return the name of the code that the job runs, "" if that is the folder of submission as it is then."""
-        return self.request.machine.snapshot
 
     def hidden(self) -> Plan:
         """Return the plan without the secret values of the request, to print or to store."""

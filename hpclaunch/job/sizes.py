@@ -263,6 +263,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         fewest_nodes=fewest_nodes,
         spares=request.spares or 0,
         max_restarts=sizes.restarts(nodes),
+        snapshot=request.machine.snapshot,
         preflight=sizes.given("preflight", "request.preflight", "site.preflight"),
         warn_seconds=walltime.parse(sizes.given("warn_seconds", "request.warn_before", "site.warn_before")),
         staging=make_staging(request, nodes if scheduler(site.scheduler).starts_ranks else 1),

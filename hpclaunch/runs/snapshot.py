@@ -1,7 +1,7 @@
 """The code of the current folder as it is now: a copy for jobs that are to run it, however the folder changes.
 
-hpclaunch-runs/code/NAME has the copy, commit and difference; the name is a hash of the code, so that jobs with the same
-code share it. A job script copies it into its run folder. What is big or ignored is a link to the original there.
+hpclaunch-runs/code/NAME has the copy, commit and difference; the name is a hash of the code. A job script copies it into
+its run folder. What is big or ignored is a link to the original there.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISLNK, S_ISREG
+from stat import S_IFLNK, S_ISLNK, S_ISREG
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.schedulers.run_folder import CODE, COMMIT, DIFF, RUNS
@@ -19,28 +19,26 @@ from hpclaunch.schedulers.run_folder import CODE, COMMIT, DIFF, RUNS
 FOLDER = Path(RUNS, "code")
 MOST_BYTES_OF_A_FILE = 50_000_000  # a larger one is linked
 _MOST_BYTES, _MOST_FILES = 1_000_000_000, 20_000
-_NEVER = {".git", "__pycache__", RUNS}  # neither copied nor linked
-# Nothing that a repository's own configuration names is run.
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0"}
+_NEVER = {".git", "__pycache__", RUNS, "..", ""}  # neither copied nor linked; nor what is not below the folder
+# With no monitor, hook or transport that a repository's own configuration names.
+_GIT = ("env", "GIT_ALLOW_PROTOCOL=none", "git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 def look() -> tuple[str, list[str], list[str]]:
     """Return the name of the current code, its files, and those too big. Raises HpclaunchError if that is too much."""
-    sizes = {}
+    sizes: dict[str, int] = {}
     for path in sorted({*_listed(".")}):
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and still in git's index
             found = Path(path).lstat()
-            if S_ISREG(found.st_mode) or S_ISLNK(found.st_mode):
+            target = os.path.normpath(Path(path, "..", Path(path).readlink())) if S_ISLNK(found.st_mode) else ""
+            if S_ISREG(found.st_mode) or (target and not target.startswith(("/", ".."))):
                 sizes[path] = found.st_size
     files = [path for path, size in sizes.items() if size <= MOST_BYTES_OF_A_FILE]
     total = sum(map(sizes.__getitem__, files))
     if total > _MOST_BYTES or len(files) > _MOST_FILES:
-        raise HpclaunchError(
-            f"--snapshot: {len(files):,} files, {total / 1e9:.1f} GB, exceed the limit of {_MOST_FILES:,} and "
-            f"{_MOST_BYTES / 1e9:.0f} GB; list data in .gitignore, or use --no-snapshot"
-        )
-    return _hash(Path(), files), files, [path for path in sizes if path not in {*files}]
+        limit = f"the limit of {_MOST_FILES:,} and {_MOST_BYTES / 1e9:.0f} GB; list data in .gitignore, or use --no-snapshot"
+        raise HpclaunchError(f"--snapshot: {len(files):,} files, {total / 1e9:.1f} GB, exceed {limit}")
+    return _hash(Path(), files), files, [*sizes.keys() - {*files}]
 
 
 def write(name: str) -> None:
@@ -49,14 +47,11 @@ def write(name: str) -> None:
     if not folder.is_dir():
         new = FOLDER / f".{name}.{os.getpid()}"
         (new / CODE).mkdir(parents=True)
-        for file in files:
-            (new / CODE / file).parent.mkdir(parents=True, exist_ok=True)
-            if Path(file).is_symlink():
-                (new / CODE / file).symlink_to(_target(Path(), file))
-            else:
-                shutil.copy2(file, new / CODE / file)
         (new / COMMIT).write_bytes(_git("rev-parse", "HEAD"))
         (new / DIFF).write_bytes(_difference())
+        for file in files:
+            (new / CODE / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, new / CODE / file, follow_symlinks=False)
         if _hash(new / CODE, files) == name:
             with suppress(OSError):  # another process was faster
                 new.rename(folder)
@@ -87,19 +82,11 @@ def _listed(folder: str) -> Iterator[str]:
 
 def _hash(root: Path, files: list[str]) -> str:
     found = hashlib.sha256()
-    for file in files:
-        link = (root / file).is_symlink()
-        kind = "link" if link else str((root / file).stat().st_mode & 0o100)
-        content = os.fsencode(_target(root, file)) if link else (root / file).read_bytes()
-        found.update(os.fsencode(f"{file}\0{kind}\0{len(content)}\0") + content)
+    for path in (root / file for file in files):
+        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        kind = path.lstat().st_mode & (S_IFLNK | 0o100)
+        found.update(os.fsencode(f"{path.relative_to(root)}\0{kind}\0{len(content)}\0") + content)
     return found.hexdigest()[:16]
-
-
-def _target(root: Path, file: str) -> str:
-    """Return where a link leads; out of the folder by its absolute path."""
-    target = str((root / file).readlink())
-    inside = not os.path.normpath(Path(file).parent / target).startswith("..")
-    return target if inside else os.path.normpath(Path.cwd() / root / Path(file).parent / target)
 
 
 def _difference() -> bytes:
@@ -112,7 +99,6 @@ def _difference() -> bytes:
 
 def _git(*words: str) -> bytes:
     """Return what git prints, or nothing if it fails."""
-    env = os.environ | _ENVIRONMENT
     with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run([*_GIT, *words], env=env, capture_output=True, timeout=30, check=True).stdout
+        return subprocess.run([*_GIT, *words], capture_output=True, timeout=30, check=True).stdout
     return b""

@@ -15,6 +15,7 @@ from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import Cache, render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
+from hpclaunch.runs import snapshot
 
 GADI = ("--site", "gadi", "-A", "ab12", "--quiet", "--", "true")
 HPCLAUNCH = Path(sys.executable).with_name("hpclaunch")  # python -m would import from the current folder
@@ -238,3 +239,65 @@ def test_compiled_templates_of_others_are_not_loaded(tmp_path, spoil):
         folder.symlink_to(tmp_path / "real")
     assert render(plan, Cache(folder)) == fine
     assert {file.read_bytes() for file in folder.iterdir()} == {b"not ours"}
+
+
+def test_a_config_that_may_be_anybodys_is_named(cli, work, tmp_path, monkeypatch):
+    """That of the current folder and of those above it, on stderr; not the user's own."""
+    paths.user_config().mkdir(parents=True)
+    (paths.user_config() / "hpclaunch.yaml").write_text("account: ab12\n")
+    (work / "below").mkdir()
+    monkeypatch.chdir(work / "below")
+    assert "config" not in cli("render", *GADI).stderr
+    Path("hpclaunch.yaml").write_text("nodes: 1\n")
+    (work / "hpclaunch.yaml").write_text("setup: ['touch canary']\n")
+    for command in ("render", "check", "doctor", "config", "compare"):
+        result = cli(command, *[word for word in GADI if word != "--quiet"])
+        assert f"hpclaunch: config: ./hpclaunch.yaml, {work}/hpclaunch.yaml\n" in result.stderr
+    assert f"not tried: {work}/hpclaunch.yaml" in " ".join(cli("doctor", "--site", "gadi").stdout.split())
+    assert not [*work.rglob("canary")]
+
+
+def test_what_anybody_can_put_above_a_folder_is_not_read(cli, tmp_path):
+    """Another user's file in a folder like /tmp; a colleague's in a folder of their own is."""
+    if os.geteuid():
+        pytest.skip("only root can give a file to another user")
+    config = tmp_path / "hpclaunch.yaml"
+    config.write_text("nodes: 7\n")
+    os.chown(config, 12345, 12345)
+    assert "--nodes 7" in cli("render", *GADI).stdout
+    tmp_path.chmod(0o1777)
+    result = cli("render", *GADI)
+    assert "--nodes 7" not in result.stdout
+    assert result.stderr == (
+        f"hpclaunch: warning: {config}: another user's file in a folder that all can write to, not read\n"
+    )
+
+
+def test_a_snapshot_runs_nothing_that_a_repository_names(cli, work):
+    """Git has no monitor, hook, filter, differ or transport of it, and no python of it is asked for its packages."""
+    canary = work / "canary"
+    script = work / "evil"
+    script.write_text(f"#!/bin/sh\ntouch {canary}\ncat\n")
+    script.chmod(0o755)
+    (work / "venv" / "bin").mkdir(parents=True)
+    (work / "venv" / "bin" / "python").symlink_to(script)
+    (work / "hpclaunch.yaml").write_text(f"site: local\nsnapshot: true\nvenv: {work}/venv\n")
+    (work / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    commands = [
+        "git init -q",
+        "git add -A",
+        "git -c user.name=n -c user.email=e commit -qm x",
+        "echo '#' >>hpclaunch.yaml",
+    ]
+    keys = ("core.fsmonitor", "core.hooksPath", "filter.evil.clean", "filter.evil.process", "diff.evil.command",
+            "diff.evil.textconv", "diff.external")  # fmt: skip
+    commands += [f"git config {key} {work if 'hooks' in key else script}" for key in keys]
+    (work / "post-index-change").symlink_to(script)
+    subprocess.run(["bash", "-c", " && ".join(commands)], check=True)
+    canary.unlink(missing_ok=True)
+    for command in ("render", "check", "config"):
+        assert cli(command, "--", "true").exit_code == 0
+    name = snapshot.look()[0]
+    snapshot.write(name)
+    assert b"+#\n" in (snapshot.FOLDER / name / "code.diff").read_bytes()
+    assert not canary.exists()
