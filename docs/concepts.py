@@ -11,7 +11,9 @@ from hpclaunch.profile import search
 STYLE = """
 rect { fill: #fff; stroke: #3f51b5; stroke-width: 1.5 }
 text { font: 14px system-ui, sans-serif; fill: #1a1a1a; text-anchor: middle }
-.name { font-weight: 600 } .small { font-size: 12.5px; fill: #555 } .code { font-family: ui-monospace, monospace; font-size: 12.5px }
+.name { font-weight: 600 }
+.small { font-size: 12.5px; fill: #555 }
+.code { font-family: ui-monospace, monospace; font-size: 12.5px }
 path { stroke: #3f51b5; stroke-width: 1.5; fill: none; marker-end: url(#end) }
 #end path { fill: #3f51b5; stroke: none; marker-end: none }
 @media (prefers-color-scheme: dark) {
@@ -43,8 +45,8 @@ def figure() -> str:
     shapes = box(10, 10, 215, 66, "request", "$--nodes 2 -A ab12", "$-- python train.py")
     shapes += box(255, 10, 215, 66, "site profile", "$site_profiles/gadi.yaml", "limits, prices, modules")
     shapes += arrow(117, 76, 180, 112) + arrow(362, 76, 300, 112)
-    shapes += box(60, 114, 360, 66, "plan", f"{plan.nodes} nodes, {plan.world_size} ranks, {plan.cpus} cores, {plan.gpus} GPUs",
-                  f"checked, {plan.price}")  # fmt: skip
+    size = f"{plan.nodes} nodes, {plan.world_size} ranks, {plan.cpus} cores, {plan.gpus} GPUs"
+    shapes += box(60, 114, 360, 66, "plan", size, f"checked, {plan.price}")
     shapes += arrow(240, 180, 240, 212)
     shapes += box(60, 214, 360, 66, "job script", "plain bash", "directives, environment, command; launch")
     for x, words in (
@@ -59,7 +61,8 @@ def figure() -> str:
     shapes += '<text class="small" x="240" y="450">on every site with MASTER_ADDR, RANK, WORLD_SIZE, ...</text>'
     per_node = plan.tasks_per_node
     for node in range(plan.nodes):
-        shapes += f'<text class="small" x="{130 + 220 * node}" y="548">node {node}{", the head node" if node == 0 else ""}</text>'
+        name = "node 0, the head node" if node == 0 else f"node {node}"
+        shapes += f'<text class="small" x="{130 + 220 * node}" y="548">{name}</text>'
         for local in range(per_node):
             shapes += box(28 + 220 * node + 53 * local, 470, 45, 56, str(node * per_node + local))
     return (

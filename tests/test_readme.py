@@ -1,4 +1,4 @@
-"""The console blocks of the README and of pages in docs/ are run, and print what they say."""
+"""The console blocks of the README and of the pages in docs/ are run, and print what they say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BLOCKS = {
     f"{page}-{number}": block
-    for page in ("README.md", "docs/config.md", "docs/snapshot.md")
+    for page in [
+        "README.md",
+        "CONTRIBUTING.md",
+        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    ]
     for number, block in enumerate(
         re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     )

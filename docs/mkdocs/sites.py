@@ -166,12 +166,13 @@ def page(name: str) -> str:
         out += "## Account\n\n" + "\n".join(filter(None, account)) + "\n\n"
     environment = [
         ("launcher", f"`{site.launcher}`"), ("modules", code(site.modules)), ("module paths", code(site.module_paths)),
-        ("file systems that a job names", code(site.storage)), ("a node's own disk", site.local_disk and f"`{site.local_disk}`"),
+        ("file systems that a job names", code(site.storage)),
+        ("a node's own disk", site.local_disk and f"`{site.local_disk}`"),
         ("network", site.network), ("other networks", code(one for one in site.networks if one != site.network)),
         ("variables of the network", code(f"{a}={b}" for a, b in site.networks.get(site.network or "", {}).items())),
         ("variables", code(f"{a}={b}" for a, b in site.env.items())),
-        ("containers", f"{site.container.runtime}" + (f", images in {code(site.container.folders)}" if site.container.folders else "")
-         if "container" in profile.layers[0].data else ""),
+        ("containers", site.container.runtime if "container" in profile.layers[0].data else ""),
+        ("folders of images", code(site.container.folders)),
     ]  # fmt: skip
     out += "## Environment, network, containers\n\n" + table("|value", [row for row in environment if row[1]])
     if (found := traps(site)).strip():
@@ -200,7 +201,7 @@ def page(name: str) -> str:
 
 def index(markdown: str) -> str:
     """Return docs/sites.md with a list of all sites instead of the sections of some: each has its page."""
-    head = markdown.split("\n## polaris")[0]
+    head = markdown.split("\n## polaris", maxsplit=1)[0]
     rows = [
         (f"[{name}](sites/{name}.md)", site.title, site.scheduler, code(site.partitions), str(site.checked or ""))
         for name in NAMES
