@@ -17,7 +17,7 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 @pytest.mark.shipped
 @pytest.mark.parametrize("made", ["templates.md", "concepts.svg"])
 def test_made_pages_are_up_to_date(made):
-    """The table of blocks has every block of the templates, the picture the numbers of a plan: make docs writes them."""
+    """The table has every block of the templates, the picture the numbers of a plan: make docs writes them."""
     program = (ROOT / "docs" / made).with_suffix(".py")
     printed = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout
     assert printed == (ROOT / "docs" / made).read_text()
