@@ -16,6 +16,6 @@ if (location.protocol === "file:")
           document.head.append(Object.assign(document.createElement("script"), { src, onload: loaded })))))
         </script><script src="${new URL(url, location)}" onload="postMessage('ready')"></script>`
     }
-    async postMessage(data) { (await this.ready).postMessage(data, "*") }
+    async postMessage(data) { (await this.ready).dispatchEvent(new MessageEvent("message", { data })) }
     terminate() {}
   }
