@@ -19,6 +19,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
 import api  # noqa: E402
+import commands  # noqa: E402, F401 - changes mkdocs-click
 import sites  # noqa: E402
 
 COMMANDS = """# Commands
@@ -29,7 +30,6 @@ Each option can also be set in the environment (`HPCLAUNCH_NODES=2`) and in [a c
     :module: hpclaunch.cli
     :command: main
     :prog_name: hpclaunch
-    :style: table
     :depth: 1
     :list_subcommands: True
 """
