@@ -43,8 +43,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     sites = dict.fromkeys([*general["site"], *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}
     del values["site"], values["partition"]
-    several, sized = len(profiles) > 1, gpus is not None
-    requests = {name: compared_request(ctx, values, name, several, sized) for name in profiles}
+    requests = {name: compared_request(ctx, values, name, len(profiles) > 1, gpus is not None) for name in profiles}
     columns = []
     for site, partition in compare.places(profiles, pairs):
         own = structs.replace(follow_links(profiles[site].site, requests[site]), site=site, partition=partition)

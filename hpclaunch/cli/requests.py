@@ -35,9 +35,8 @@ _OF_A_SCRIPT = (
 def configured(ctx: click.Context, values: dict[str, Any], site: str = "", cluster: bool = True) -> dict[str, Any]:
     """Return the options with what the config files say (Config.use) of those, and variables, that are not set."""
     values = {name: values[name] for name in values if name != "preset"}
-    preset = ctx.params.get("preset")
-    ctx.obj = ctx.obj or config.read(preset)
-    if ctx.obj.again is not None and preset:
+    ctx.obj = ctx.obj or config.read(ctx.params.get("preset"))
+    if ctx.obj.again is not None and ctx.params["preset"]:
         raise click.UsageError("--preset does not go with rerun: give its options", ctx)
     options = ctx.obj.use(site, cluster)
     for parameter in (one for one in ctx.command.params if one.name in values and one.name in options):

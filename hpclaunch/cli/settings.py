@@ -74,8 +74,8 @@ def init_command(**given: str | None) -> None:
         values["account"] = answer("account", "Account to charge, if one is needed", site.account or "")
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or ".venv" * Path(".venv").is_dir()
     values["venv"] = answer("venv", "Environment of Python (venv, conda or uv), if any", active)
-    text = yaml.safe_dump({name: value for name, value in values.items() if value}, sort_keys=False)
     with path.open("x", encoding="utf-8") as file:
-        file.write(text + (paths.shipped("templates") / NAME).read_text(encoding="utf-8"))
+        file.write(yaml.safe_dump({name: value for name, value in values.items() if value}, sort_keys=False))
+        file.write((paths.shipped("templates") / NAME).read_text(encoding="utf-8"))
     click.echo(path)
     talk("next: `hpclaunch check`, then `hpclaunch run` here or `hpclaunch submit`; -- COMMAND for a program of yours")

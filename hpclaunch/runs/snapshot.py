@@ -1,7 +1,7 @@
 """The code of the current folder as it is now: a copy for jobs that are to run it, however the folder changes.
 
-hpclaunch-runs/code/NAME has the copy, commit and difference; the name is a hash of the code. A job script copies it into
-its run folder. What is big or ignored is a link to the original there.
+hpclaunch-runs/code/NAME has the copy, commit and difference; the name is a hash of the code. A job script copies it
+into its run folder. What is big or ignored is a link to the original there.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from hpclaunch.schedulers.run_folder import CODE, COMMIT, DIFF, RUNS
 
 FOLDER = Path(RUNS, "code")
 MOST_BYTES_OF_A_FILE = 50_000_000  # a larger one is linked
-_MOST_BYTES, _MOST_FILES = 1_000_000_000, 20_000
+_MOST_GB, _MOST_FILES = 1, 20_000
 _NEVER = {".git", "__pycache__", RUNS, "..", ""}  # neither copied nor linked; nor what is not below the folder
 # With no monitor, hook or transport that a repository's own configuration names.
 _GIT = ("env", "GIT_ALLOW_PROTOCOL=none", "git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
@@ -35,9 +35,9 @@ def look() -> tuple[str, list[str], list[str]]:
                 sizes[path] = found.st_size
     files = [path for path, size in sizes.items() if size <= MOST_BYTES_OF_A_FILE]
     total = sum(map(sizes.__getitem__, files))
-    if total > _MOST_BYTES or len(files) > _MOST_FILES:
-        limit = f"the limit of {_MOST_FILES:,} and {_MOST_BYTES / 1e9:.0f} GB; list data in .gitignore, or use --no-snapshot"
-        raise HpclaunchError(f"--snapshot: {len(files):,} files, {total / 1e9:.1f} GB, exceed {limit}")
+    if total > _MOST_GB * 1e9 or len(files) > _MOST_FILES:
+        size = f"{len(files):,} files, {total / 1e9:.1f} GB, exceed the limit of {_MOST_FILES:,} and {_MOST_GB} GB"
+        raise HpclaunchError(f"--snapshot: {size}; list data in .gitignore, or use --no-snapshot")
     return _hash(Path(), files), files, [*sizes.keys() - {*files}]
 
 
@@ -59,8 +59,7 @@ def write(name: str) -> None:
         if not folder.is_dir():
             raise HpclaunchError("--snapshot: the code changed while it was copied; submit again")
     # What is not copied is linked, a folder as a whole if no file in it is copied.
-    above = {str(parent) for file in ("x", *files) for parent in Path(file).parents}
-    copied = above.union(files)
+    copied = {*files, *(above := {str(parent) for file in ("x", *files) for parent in Path(file).parents})}
     for entry in (entry for parent in above for entry in os.scandir(parent)):
         path = os.path.normpath(entry.path)
         if path not in copied and entry.name not in _NEVER:

@@ -13,7 +13,7 @@ import msgspec
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.paths import write_whole
-from hpclaunch.runs import registry
+from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers.job import note_attempts
 from hpclaunch.schedulers.run_folder import PLAN, RUN, RUNS, SCRIPT
@@ -30,8 +30,6 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
     """
     plan.request.check_passed(os.environ)
     if plan.snapshot:
-        from hpclaunch.runs import snapshot
-
         snapshot.write(plan.snapshot)
     try:
         if plan.max_attempts > 1 and plan.scheduler.resubmits and not plan.site.resubmit:

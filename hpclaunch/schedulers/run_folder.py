@@ -30,14 +30,12 @@ AGAIN = "again"  # empty, by a rank that saved and is not done; read by the scri
 ATTEMPT = "attempt-{}"  # empty, by the attempt before: attempt N has something to do; read by PBS's attempts and status
 ATTEMPTS = "attempts"  # the ids of PBS's further attempts, one a line, also by submit; read by status and cancel
 NODE_SCRIPT = "node.sh"  # environment and functions of the job; read by the shells that pbsdsh starts
+CODE = "code"  # a folder, with --snapshot: the code as it was at submission, in which the job runs
+COMMIT, DIFF = "commit", "code.diff"  # of that code: git's commit, and the difference to it; read by users
+PACKAGES = "packages.txt"  # NAME==VERSION of what the job's python has, with --snapshot; read by users
 RANK_SCRIPT = "rank.sh"  # the same; read by the shells that mpirun starts
 HEARTBEAT = "node-{}.heartbeat.{}"  # empty, the name is the message: a count, then end-CODE; by nodes, read by the head
 STARTS = "node-{}.starts"  # GROUP_RANK NODES HOST for each start of its ranks, then finished; read by head and status
-
-# Copied by the job script with --snapshot; read by users.
-CODE = "code"  # the folder with the code as it was at submission, in which the job runs
-COMMIT, DIFF = "commit", "code.diff"  # of that code: git's commit, and the difference to it
-PACKAGES = "packages.txt"  # NAME==VERSION of what the job's python has
 
 # Written with --preflight, before the ranks start.
 PREFLIGHT = "preflight"  # which nodes are not fit and why, empty if all are; read by each node
