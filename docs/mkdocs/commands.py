@@ -15,7 +15,7 @@ class Tables(click.HelpFormatter):
 
     def section(self, name: str) -> AbstractContextManager[None]:
         """Begin a part."""
-        self.buffer += [f"\n**{name}**\n\n"]
+        self.buffer += [f"\n**{name}:**\n\n"]
         return nullcontext()
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *_: Any, **__: Any) -> None:
