@@ -12,16 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - {ROOT / "docs/remote.md"}
+)  # tests/runs/test_remote.py has it
 BLOCKS = {
-    f"{page}-{number}": block
-    for page in [
-        "README.md",
-        "CONTRIBUTING.md",
-        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
-    ]
-    for number, block in enumerate(
-        re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    )
+    f"{page.name}-{number}": block
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"^```console\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
 }
 
 

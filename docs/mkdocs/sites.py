@@ -180,13 +180,12 @@ def page(name: str) -> str:
     if guide := re.search(
         rf"^## (?:\S+, )*{name}(?:, \S+)*: .*?\n\n(.*?)(?=^## |\Z)", GUIDES, re.DOTALL | re.MULTILINE
     ):
-        out += (
-            f"## Beside the site's own guide\n\n[Why all sites differ](../sites.md) is not repeated here.\n\n{guide[1]}"
-        )
+        out += f"## Beside the site's own guide\n\nWhat differs [at every site](../sites.md#what-differs-everywhere) is left out.\n\n{guide[1]}"
     out += f"## The script for two nodes\n\n{script(name)}\n"
-    doubts = [("the site", code(site.unconfirmed))] if site.unconfirmed else []
-    doubts += [(f"`{key}`", code(one.unconfirmed)) for key, one in parts if one.unconfirmed]
-    doubts += [(f"`{one.name}`", code(one.unconfirmed)) for one in qos if one.unconfirmed]
+    doubts: dict[str, list[str]] = {}
+    for key, one in [("the site", site), *parts, *((one.name, one) for one in qos)]:
+        if one.unconfirmed:
+            doubts.setdefault(code(one.unconfirmed), []).append(key)
     if doubts:
         out += "## Not confirmed\n\nNo good source says these; they warn and never refuse.\n\n" + table(
             "of|keys", doubts
@@ -201,10 +200,12 @@ def page(name: str) -> str:
 
 def index(markdown: str) -> str:
     """Return docs/sites.md with a list of all sites instead of the sections of some: each has its page."""
-    head = markdown.split("\n## polaris", maxsplit=1)[0]
+    first, everywhere = markdown.split("\n## polaris", maxsplit=1)[0].split("## What differs everywhere")
+    everywhere = everywhere.replace("The tables below", "The pages of the sites")
     rows = [
         (f"[{name}](sites/{name}.md)", site.title, site.scheduler, code(site.partitions), str(site.checked or ""))
         for name in NAMES
         for site in [search.load(name).site]
     ]
-    return head + "\n\n## All sites\n\n" + table("site|machine|scheduler|partitions|checked", rows)
+    overview = table("site|machine|scheduler|partitions|checked", rows)
+    return f"{first}## All sites\n\n{overview}## What differs everywhere{everywhere}"
