@@ -180,21 +180,20 @@ def page(name: str) -> str:
     if guide := re.search(
         rf"^## (?:\S+, )*{name}(?:, \S+)*: .*?\n\n(.*?)(?=^## |\Z)", GUIDES, re.DOTALL | re.MULTILINE
     ):
-        out += f"## Beside the site's own guide\n\nWhat differs [at every site](../sites.md#what-differs-everywhere) is left out.\n\n{guide[1]}"
+        out += "## Beside the site's own guide\n\nWhat differs [at every site](../sites.md#what-differs-everywhere) "
+        out += f"is left out.\n\n{guide[1]}"
     out += f"## The script for two nodes\n\n{script(name)}\n"
     doubts: dict[str, list[str]] = {}
     for key, one in [("the site", site), *parts, *((one.name, one) for one in qos)]:
         if one.unconfirmed:
             doubts.setdefault(code(one.unconfirmed), []).append(key)
     if doubts:
-        out += "## Not confirmed\n\nNo good source says these; they warn and never refuse.\n\n" + table(
-            "of|keys", doubts
-        )
+        rows = [(keys, ", ".join(names)) for keys, names in doubts.items()]
+        out += "## Not confirmed\n\nNo good source says these; they warn and never refuse.\n\n" + table("keys|of", rows)
     sources = re.findall(r"^#   (\[\S+\])\s+(.*(?:\n#    +.*)*)", text, re.MULTILINE)
     if sources:
-        out += "## Sources\n\n" + table(
-            "tag in the profile|source", ((tag, re.sub(r"\n#\s*", " ", said)) for tag, said in sources)
-        )
+        rows = [(tag, re.sub(r"\n#\s*", " ", said)) for tag, said in sources]
+        out += "## Sources\n\n" + table("tag in the profile|source", rows)
     return out
 
 
