@@ -15,6 +15,7 @@ PARTS = {
     },
     "Save and go on": {"workloads/resume.py": ["SaveAndLeave", "resume_path", "trainer_places"]},
 }
+MADE = ("ScriptExecutor", "ScriptJob")  # by executor() and submit(): nobody else calls the class
 HOOKS = ("on_", "setup", "resumable", "leave", "save")  # Lightning calls them
 
 
@@ -25,6 +26,8 @@ def entry(node: ast.ClassDef | ast.FunctionDef, owner: str = "") -> str:
     words = ast.unparse(start.args).replace("self, ", "").replace("self", "") if start else ""
     is_property = any(ast.unparse(one) == "property" for one in node.decorator_list)
     title = f"{owner}{node.name}" + ("" if is_property else f"({words})")
+    if node.name in MADE:
+        title = ast.unparse(node).partition(":\n")[0]
     returns = getattr(node, "returns", None)
     title += f" -> {ast.unparse(returns)}" if returns else ""
     text = f"{'####' if owner else '###'} {owner}{node.name}\n\n```python\n{title}\n```\n\n"
