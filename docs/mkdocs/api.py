@@ -16,7 +16,7 @@ PARTS = {
     "Save and go on": {"workloads/resume.py": ["SaveAndLeave", "resume_path", "trainer_places"]},
 }
 MADE = ("ScriptExecutor", "ScriptJob")  # by executor() and submit(): nobody else calls the class
-HOOKS = ("on_", "setup", "resumable", "leave", "save")  # Lightning calls them
+HOOKS = ("on_", "listen", "setup", "resumable", "leave", "save")  # for Lightning and the callback itself
 
 
 def entry(node: ast.ClassDef | ast.FunctionDef, owner: str = "") -> str:
