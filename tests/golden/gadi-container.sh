@@ -57,7 +57,8 @@ in_container() { # COMMAND...
 local_disk() {
     disk="${TMPDIR:-/tmp}"
     export HPCLAUNCH_LOCAL=$disk/hpclaunch-$HPCLAUNCH_RUN_ID-$NODE_RANK
-    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" && echo "$BASHPID" >&"$staging"
+    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" &&
+        flock -s "$staging" && echo "$BASHPID" >&"$staging" # the lock lasts as long as this process
 }
 
 not_staged() { # SOURCE WHAT_WAS_SAID
@@ -69,7 +70,6 @@ not_staged() { # SOURCE WHAT_WAS_SAID
 stage_in() {
     local disk
     local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL"; return 1; }
-    flock -s "$staging" # as long as this process lives
     trap stage_out EXIT
     copy_in 9>>"$HPCLAUNCH_LOCAL.staged"
 }
