@@ -19,9 +19,10 @@ import click  # noqa: E402
 
 from hpclaunch import __version__  # noqa: E402
 from hpclaunch.cli.echo import talk  # noqa: E402
+from hpclaunch.cli.help import Group  # noqa: E402
 from hpclaunch.errors import HpclaunchError  # noqa: E402
 
-PIPE_CLOSED = 141  # what a shell shows of a program that died of SIGPIPE
+PIPE_CLOSED, INTERRUPTED = 141, 130  # what a shell shows of a program that died of SIGPIPE, of SIGINT
 
 # Each command and its function in a module of this package.
 COMMANDS = {
@@ -31,6 +32,7 @@ COMMANDS = {
     "submit": "submit.submit_command",
     "rerun": "rerun.rerun_command",
     "launch": "job.launch_command",
+    "shell": "shell.shell_command",
     "compare": "compare.compare_command",
     "init": "settings.init_command",
     "config": "settings.config_command",
@@ -47,7 +49,7 @@ COMMANDS = {
 }
 
 
-class _Group(click.Group):
+class _Group(Group):
     """The one place where an expected error becomes a message and an exit code."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -72,6 +74,8 @@ class _Group(click.Group):
             for line in str(error).split("\n"):
                 talk(line)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except BrokenPipeError:  # `| head -1`
             ctx.exit(PIPE_CLOSED)
         except OSError as error:  # no current folder, a full disk behind stdout, a name that is too long
@@ -79,7 +83,11 @@ class _Group(click.Group):
             ctx.exit(1)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="submit --site gadi --nodes 2 -A ab12 -- python train.py\nstatus",
+)
 @click.version_option(__version__, prog_name="hpclaunch")
 def main() -> None:
     """Launch distributed PyTorch training on any supercomputer, or here.

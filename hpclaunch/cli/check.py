@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from hpclaunch.cli.echo import echo_json, json_option, talk
+from hpclaunch.cli.echo import coloured, echo_json, json_option, talk
 from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import planned_request
-from hpclaunch.errors import printable
+from hpclaunch.errors import counted, printable
 from hpclaunch.job.checks import Diagnostic
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
@@ -22,7 +22,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-@job_command("check")
+@job_command("check", epilog="check -s gadi -A ab12 -N 2 -t 48h -- python train.py\ncheck --script old.sh --diff")
 @click.option("--script", type=click.Path(path_type=Path), help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
@@ -32,8 +32,6 @@ def check_command(
     ctx: click.Context, /, script: Path | None, fix: bool, diff: bool, as_request: bool, as_json: bool, **values: Any
 ) -> None:
     """Check a job, or a script, and submit nothing.
-
-    Example: hpclaunch check --nodes 2 -t 48h -- python train.py
 
     All that is wrong is printed at once, then the plan. The exit code is 1 if anything is refused. `--force CHECK`
     makes a check warn and not refuse.
@@ -68,11 +66,14 @@ def check_command(
         echo_json({"refused": refused, "diagnostics": [one.record() for one in found], "plan": numbers or None})
     else:
         for one in found:
-            click.echo(f"{'refused' if one.refuses else 'warning'}  {printable(str(one))}")
+            click.echo(f"{coloured('refused' if one.refuses else 'warning')}  {printable(str(one))}")
         for name, value in numbers.items():
             if value:
                 text = " ".join(map(quote, value)) if isinstance(value, list) else value
                 click.echo(f"{name.replace('_', ' '):<14}  {text}")
+        if plan and not refused:
+            verdict = f"{plan.summary()}; nothing refused, {counted(len(found), 'warning')}"
+            click.echo(f"{coloured('fine', 14)}  {verdict}")
     raise SystemExit(refused)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hpclaunch.cli.echo import echo_json, talk
+from hpclaunch.cli.echo import coloured, echo_json, talk
 from hpclaunch.cli.requests import announce
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.job.checks import Diagnostic
@@ -88,7 +88,7 @@ def _load(path: Path) -> str:
 
 def _line(name: str, one: Diagnostic, kind: str) -> str:
     source = f"  [{one.source}]" if one.source else ""
-    return f"{name}:{f'{one.line}:' if one.line else ''} {kind}: {one.check}: {one.message}{source}"
+    return f"{name}:{f'{one.line}:' if one.line else ''} {coloured(kind)}: {one.check}: {one.message}{source}"
 
 
 def _diff(name: str, old: str, new: str) -> str:

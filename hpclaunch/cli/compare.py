@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from hpclaunch.cli.echo import echo_json, json_option
+from hpclaunch.cli.echo import coloured, echo_json, json_option
 from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import compared_request, configured, load_site, nearer, rendered
 from hpclaunch.errors import printable
@@ -22,14 +22,12 @@ from hpclaunch.profile import search
 _LEAST = 26  # letters of a column: fewer, and words are torn
 
 
-@job_command("compare", several=("site", "partition"))
+@job_command("compare", several=("site", "partition"), epilog="compare --gpus 8\ncompare -s gadi -s lumi --gpus 8")
 @click.option("--gpus", type=click.IntRange(min=1), help="GPUs of the whole job, on as many nodes as that takes.")
 @click.option("--diff", is_flag=True, help="Show how the scripts differ, each from the first that fits.")
 @json_option
 def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json: bool, **values: Any) -> None:
     """Compare the same job on several sites or partitions.
-
-    Example: hpclaunch compare -s gadi -s jean-zay --gpus 8 -t 10h -- python train.py
 
     It shows the size, the limits, the price and what is refused. --site and --partition may be given several times, a
     partition also as SITE:PARTITION; a site named alone is compared with itself, partition by partition. The exit code
@@ -54,7 +52,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     if as_json:
         echo_json(columns)
     else:
-        click.echo(printable("\n\n".join(_tables(columns))))
+        click.echo("\n\n".join(_tables(columns)))
         for line in _differences(columns):
             click.echo(line)
     raise SystemExit(0 if any(facts["fits"] for facts in columns) else 1)
@@ -72,10 +70,11 @@ def _tables(columns: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _table(rows: dict[str, list[list[str]]], label: int, width: int) -> str:
     lines = []
     for name, cells in rows.items():
+        paint = coloured if name == "fits" else str.ljust
         wrap = partial(textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False)
-        wrapped = [[line for text in cell for line in wrap(text)] for cell in cells]
+        wrapped = [[line for text in cell for line in wrap(printable(text))] for cell in cells]
         lines += [
-            f"{title:<{label}}{'  '.join(part.ljust(width) for part in parts)}".rstrip()
+            f"{title:<{label}}{'  '.join(paint(part, width) for part in parts)}".rstrip()
             for title, *parts in zip_longest([name], *wrapped, fillvalue="")
         ]
     return "\n".join(lines)

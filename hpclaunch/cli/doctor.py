@@ -1,6 +1,5 @@
 """The command that looks for what would keep a job from running."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,22 +8,19 @@ import click
 from msgspec import structs
 
 from hpclaunch import paths
-from hpclaunch.cli.echo import echo_json, json_option
+from hpclaunch.cli.echo import coloured, echo_json, json_option
 from hpclaunch.cli.options import job_command
 from hpclaunch.cli.requests import planned_request, rendered
 from hpclaunch.doctor.result import Patient, Result, one_line
 from hpclaunch.errors import HpclaunchError, SchedulerError, printable
 
-_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _RUN = ("module", "setup", "venv", "env", "command")  # what the probe of the environment runs
 
 
-@job_command("doctor")
+@job_command("doctor", epilog="doctor --site gadi -A ab12 -- python train.py\ndoctor --json")
 @json_option
 def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
     """Look for what would keep a job from running.
-
-    Example: hpclaunch doctor --site gadi -A ab12 -- python train.py
 
     It looks at scheduler, account, python and folders, and submits nothing. It runs the job's modules, venv and setup
     here, but not those that a file of the current folder names. Run it in the folder from which you submit. The exit
@@ -59,9 +55,6 @@ def print_results(results: Sequence[Result], as_json: bool) -> None:
     else:
         width = max(len(result.check) for result in results)
         for result in results:
-            verdict = f"{result.verdict:<7}"
-            if not os.environ.get("NO_COLOR"):  # https://no-color.org
-                verdict = click.style(verdict, fg=_COLOURS[result.verdict])
-            click.echo(f"{verdict}  {result.check:<{width}}  {printable(result.message)}")
+            click.echo(f"{coloured(result.verdict, 7)}  {result.check:<{width}}  {printable(result.message)}")
             if result.remedy:
                 click.echo(f"{'':7}  {'':{width}}  -> {printable(result.remedy)}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -12,6 +13,12 @@ import click
 from hpclaunch.errors import printable
 
 _COLOUR = r"\x1b\[[0-9;]*m"
+# Words that say how something is.
+_COLOURS = {
+    **dict.fromkeys(("COMPLETED", "RUNNING", "ok", "fine", "yes", "all"), "green"),
+    **dict.fromkeys(("PENDING", "REQUEUED", "UNKNOWN", "CANCELLED", "warning"), "yellow"),
+    **dict.fromkeys(("FAILED", "TIMEOUT", "refused", "problem", "error", "no", "broken"), "red"),
+}
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -35,8 +42,22 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def echo_table(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names, each with its text in lines beside it."""
-    formatter = click.HelpFormatter(width=120)
-    formatter.write_dl([(printable(name), printable(text)) for name, text in rows])
-    click.echo(formatter.getvalue(), nl=False)
+def coloured(word: str, width: int = 0) -> str:
+    """Return a word, padded, in the colour of what it says. Into a pipe click.echo leaves colours out."""
+    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get(word)  # https://no-color.org
+    return (click.style(word, fg=colour) if colour else word) + " " * (width - len(word))
+
+
+def echo_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows below a header; on a terminal, fold the last column's text."""
+    import shutil
+    from textwrap import wrap
+
+    cells = [[printable(str(cell), kept="") for cell in row] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    before = sum(widths) + 2 * len(widths)
+    room = max(shutil.get_terminal_size().columns - before, 30) if sys.stdout.isatty() else 10**6
+    fold = "\n" + " " * before
+    for row in cells:
+        first = "".join(f"{coloured(*cell)}  " for cell in zip(row, widths, strict=False))
+        click.echo(f"{first}{fold.join(wrap(row[-1], room, break_on_hyphens=False))}".rstrip())

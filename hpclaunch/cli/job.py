@@ -28,7 +28,9 @@ def summarized(plan: Plan, quiet: bool) -> str:
     return script
 
 
-@job_command("render")
+@job_command(
+    "render", epilog="render -s gadi -N 2 -A ab12 -o job.sh -- python train.py\nrender --explain -- python train.py"
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
 @json_option
@@ -37,8 +39,6 @@ def render_command(
     ctx: click.Context, /, output: Path | None, explain: bool, as_json: bool, quiet: bool, **values: Any
 ) -> None:
     """Print the job script of COMMAND.
-
-    Example: hpclaunch render --site gadi --nodes 2 -A ab12 -o job.sh -- python train.py
 
     Without a COMMAND, of a bundled workload.
     """
@@ -63,19 +63,17 @@ def render_command(
         click.echo(script, nl=False)
 
 
-@job_command("run")
+@job_command("run", epilog="run --nodes 2 --tasks-per-node 2 -- python train.py\nrun -s gadi -N 2 --workload env")
 @click.option("--debug-rank", type=click.IntRange(min=0), help="Give this rank the terminal, for breakpoint().")
 @quiet_option
 def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **values: Any) -> None:
     """Run COMMAND on this machine, on emulated nodes.
 
-    Example: hpclaunch run --nodes 2 --tasks-per-node 2 -- python train.py
-
     With --site it is a rehearsal: that site's job script, with stand-ins for what only a cluster has. The exit code is
     that of the first rank to fail. Without a COMMAND, a bundled workload.
     """
     from hpclaunch.runs import snapshot
-    from hpclaunch.runs.here import run
+    from hpclaunch.runs.here import check_torch, run
     from hpclaunch.runs.terminal import for_rank
     from hpclaunch.schedulers.local import new_id
 
@@ -84,6 +82,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     if debug_rank is not None:
         plan = for_rank(plan, debug_rank)
     script = summarized(plan, quiet)
+    check_torch(plan)
     if plan.snapshot:
         snapshot.write(plan.snapshot)
     if plan.scheduler.here:
@@ -94,12 +93,12 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     raise SystemExit(rehearse(plan, script))
 
 
-@job_command("launch", LAUNCH)
+@job_command(
+    "launch", LAUNCH, epilog="launch -- python train.py\nlaunch -N 1 --tasks-per-node 2 -- python -m pdb train.py"
+)
 @quiet_option
 def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     """Start COMMAND on every node of the current allocation.
-
-    Example: salloc --nodes=2 hpclaunch launch -- python train.py
 
     It works in a salloc, a qsub -I, or your own job script, in the current environment. Without a COMMAND, a bundled
     workload.

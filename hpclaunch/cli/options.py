@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from hpclaunch import paths
+from hpclaunch.cli.help import Command
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.profile import search
+from hpclaunch.profile.model import Partition
 from hpclaunch.profile.types import LAUNCHERS
 
 
@@ -41,11 +43,18 @@ def completes(names: Callable[[click.Context], Iterable[str]]) -> dict[str, Any]
     return {"shell_complete": complete}
 
 
-def _partitions(ctx: click.Context) -> Iterator[str]:
+def _of_sites(ctx: click.Context) -> Iterator[tuple[list[str], Partition]]:
+    """Yield the partitions of the sites that are typed, or of this one, each with its names."""
     sites = ctx.params.get("site") or search.site_of_this_host()
     for site in [sites] if isinstance(sites, str) else sites:
         for name, partition in search.load(site).site.partitions.items():
-            yield from (name, *partition.aliases)
+            yield [name, *partition.aliases], partition
+
+
+def _qos(ctx: click.Context) -> Iterable[str]:
+    typed = ctx.params.get("partition")
+    found = [partition for names, partition in _of_sites(ctx) if not typed or typed in names]
+    return dict.fromkeys(qos.name for partition in found for qos in partition.qos)
 
 
 def _checks(ctx: click.Context) -> Iterable[str]:
@@ -56,6 +65,16 @@ def _checks(ctx: click.Context) -> Iterable[str]:
 
 
 SITES = completes(lambda _: search.available())
+
+
+def _jobs(_ctx: click.Context) -> list[str]:
+    from hpclaunch.runs import registry
+
+    return [run.id for run in registry.newest_first()]
+
+
+JOB_IDS = completes(_jobs)
+_PARTITIONS = completes(lambda ctx: (name for names, _ in _of_sites(ctx) for name in names))
 WORKLOADS = completes(lambda _: paths.WORKLOADS)
 _TEXT: dict[str, Any] = {}
 _COUNT = {"type": click.IntRange(min=1)}
@@ -67,9 +86,9 @@ _ROWS = (
     ("--preset", _TEXT, "Preset of the config files."),
     ("--site -s", SITES, "Profile's name or file.  [default: this host's]"),
     ("--nodes -N", {"type": _Nodes(min=1)}, "Nodes; MIN:MAX: as many as are free (Slurm).  [default: 1; launch: all]"),
-    ("--partition -p --queue -q --constraint -C", completes(_partitions), "Partition, constraint or queue."),
+    ("--partition -p --queue -q --constraint -C", _PARTITIONS, "Partition, constraint or queue."),
     ("--account -A --project -P", _TEXT, "Account to charge."),
-    ("--qos", _TEXT, "Quality of service.  [default: the first that the job fits]"),
+    ("--qos", completes(_qos), "Quality of service.  [default: the first that the job fits]"),
     ("--walltime -t --time", _TEXT, "HH:MM:SS, D-HH:MM:SS, 2h, 90m."),
     ("--gpus-per-node", {"type": click.IntRange(min=0)}, "GPUs on each node.  [default: all]"),
     ("--tasks-per-node", _COUNT, "Ranks on each node.  [default: one for each GPU]"),
@@ -108,6 +127,12 @@ LAUNCH = ("preset", "site", *SIZES, "launcher", "module", "setup", "teardown", "
           "template", "workload", "force", "preflight")  # fmt: skip
 
 
+# The options of `shell`: what an interactive job has, which runs once and starts no ranks.
+SHELL = ("preset", "site", "nodes", "partition", "account", "qos", "walltime", "gpus_per_node", "tasks_per_node",
+         "cpus_per_task", "mem_gb", "jobfs_gb", "job_name", "module", "setup", "venv", "env", "network", "storage",
+         "directive", "max_cost", "template", "force")  # fmt: skip
+
+
 def _option(words: str, attributes: dict[str, Any], text: str) -> Callable[[Any], Any]:
     """Make an option that HPCLAUNCH_<its first name> can set too."""
     return click.option(*words.split(), envvar=f"HPCLAUNCH_{_name(words).upper()}", help=text, **attributes)
@@ -126,7 +151,7 @@ def _only_run(ctx: click.Context, _param: click.Parameter, rank: str | None) -> 
 
 
 def job_command(
-    name: str, only: Iterable[str] = (), several: Iterable[str] = ()
+    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = ""
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a click command that takes the context, COMMAND and the options of a request, or `only` some of them.
 
@@ -134,7 +159,11 @@ def job_command(
     """
 
     def make(function: Callable[..., None]) -> click.Command:
-        command = click.argument("command", nargs=-1, type=click.UNPROCESSED)(click.pass_context(function))
+        command: Any = click.pass_context(function)
+        if name != "shell":
+            command = click.argument(
+                "command", nargs=-1, type=click.UNPROCESSED, shell_complete=click.Path().shell_complete
+            )(command)
         if name in ("render", "submit", "launch"):
             command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)
         for words, attributes, text in reversed(_ROWS):
@@ -142,6 +171,7 @@ def job_command(
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
             elif not only or _name(words) in only:
                 command = _option(words, attributes, text)(command)
-        return click.command(name, context_settings={"allow_interspersed_args": False})(command)
+        settings = {"allow_interspersed_args": False}
+        return click.command(name, cls=Command, epilog=epilog, context_settings=settings)(command)
 
     return make

@@ -165,7 +165,7 @@ def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[st
 def nearer(ctx: click.Context, one: str, other: str) -> bool:
     """Return whether `one` is set nearer than `other`: typed, in the environment, the config file, not at all."""
     near = [getattr(ParameterSource, name) for name in ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")]
-    first, second = (near.index(ctx.get_parameter_source(name)) for name in (one, other))
+    first, second = (near.index(ctx.get_parameter_source(name) or near[-1]) for name in (one, other))
     return first < second
 
 

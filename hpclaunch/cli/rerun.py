@@ -6,7 +6,8 @@ import os
 import click
 
 from hpclaunch.cli.config import Config, as_options
-from hpclaunch.cli.runs import JOB_IDS
+from hpclaunch.cli.help import Command
+from hpclaunch.cli.options import JOB_IDS
 from hpclaunch.cli.submit import submit_command
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.request import HIDDEN
@@ -14,14 +15,17 @@ from hpclaunch.runs import registry, snapshot
 from hpclaunch.schedulers.run_folder import PLAN
 
 
-@click.command("rerun", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    "rerun",
+    cls=Command,
+    epilog="rerun 1234567\nrerun 1234567 --nodes 4 --walltime 10h",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.argument("job", **JOB_IDS)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION]... [-- COMMAND]")
 @click.pass_context
 def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> None:
     """Submit a run again: its request, and its code if it has a snapshot.
-
-    Example: hpclaunch rerun 1234567 --nodes 4 --walltime 10h
 
     The options are those of `hpclaunch submit`, and win. Without a snapshot it runs what is in the current folder now.
     """

@@ -1,24 +1,26 @@
 """The commands about submitted jobs: status, jobs, logs, wait, cancel, why."""
 
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import click
 import msgspec
 
 from hpclaunch import schedulers
-from hpclaunch.cli.echo import echo, echo_json, json_option, talk
-from hpclaunch.cli.options import completes
+from hpclaunch.cli.echo import coloured, echo, echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Command
+from hpclaunch.cli.options import JOB_IDS
+from hpclaunch.cli.progress import Progress
 from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.runs.watch import Watch
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
-JOB_IDS = completes(lambda _: [run.id for run in registry.newest_first()])
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
 _JOB = click.argument("job", required=False, **JOB_IDS)
 
@@ -33,37 +35,40 @@ def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
     return states, SchedulerError.exit_code if unknown else 0
 
 
-@click.command("status")
+def _record(run: Run, state: State) -> dict[str, Any]:
+    """Return what --json prints of a run."""
+    return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run.restarts[0]}
+
+
+@click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
 @_JOBS
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
 @json_option
 def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Show the state of jobs, or of the newest.
 
-    Example: hpclaunch status 1234567 --json
-
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     states, code = _ask(chosen)
-    rows = list(zip(chosen, states, strict=True))
     if as_json:
-        known = ((msgspec.to_builtins(run), msgspec.to_builtins(state), run.restarts[0]) for run, state in rows)
-        echo_json([run | state | {"restarts": restarts} for run, state, restarts in known])
+        echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
         raise SystemExit(code)
-    for run, state in rows:
+    rows = []
+    for run, state in zip(chosen, states, strict=True):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
-        size = f"{run.nodes} x {run.tasks_per_node}"
-        ended = f" exit code {state.exit_code}" if state.exit_code else ""
-        reason = f" ({state.reason})" if state.reason else ""
         count, out = run.restarts
-        again = f" {counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
-        end = f"{ended}{reason}{again}"
-        echo(f"{run.id:<12} {state.word:<9} {run.site} {run.partition} {size} {run.job_name} {when}{end}")
+        again = f"{counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
+        ended = f"exit code {state.exit_code}" if state.exit_code else ""
+        note = " ".join(filter(None, [ended, f"({state.reason})" if state.reason else "", again]))
+        size = f"{run.nodes} x {run.tasks_per_node}"
+        rows.append((run.id, state.word, run.site, run.partition, size, run.job_name, when, note))
+    if rows:
+        echo_table(("JOB", "STATE", "SITE", "PARTITION", "SIZE", "NAME", "SUBMITTED", "NOTE"), rows)
     raise SystemExit(code)
 
 
-@click.command("jobs")
+@click.command("jobs", cls=Command, epilog="jobs\njobs -n 100 --json")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @json_option
 @click.pass_context
@@ -72,53 +77,77 @@ def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
     ctx.invoke(status_command, jobs=(), limit=limit, as_json=as_json)
 
 
-@click.command("logs")
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+
+
+@click.command("logs", cls=Command, epilog="logs -f --rank 3\nlogs 1234567 --grep loss --tail 5")
 @_JOB
 @click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--err", is_flag=True, help="Only stderr.")
-def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> None:
-    """Show what the ranks wrote, identical lines once.
-
-    Example: hpclaunch logs -f --rank 3
-    """
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of stdout and of stderr.")
+@click.option("--grep", type=_pattern, metavar="RE", help="Only lines in which this expression is found.")
+def logs_command(
+    job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
+) -> None:
+    """Show what the ranks wrote, identical lines once."""
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
-    for line in logs.read(run, rank, Watch([run]).look if follow else None, err):
-        echo(line)
+    with Progress([run]) as progress:
+        for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
+            progress.clear()
+            echo(line)
 
 
-@click.command("wait")
+@click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python eval.py\nwait 1234567 1234568")
 @_JOBS
-def wait_command(jobs: tuple[str, ...]) -> None:
+@json_option
+def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Wait until jobs have ended, or the newest.
 
-    Example: hpclaunch wait && hpclaunch submit -- python evaluate.py
-
-    The exit code is that of the first job that failed, 3 for one whose end cannot be known.
+    The exit code is that of the first job that failed, 3 for one whose end cannot be known. Ctrl-C ends only the
+    waiting.
     """
-    raise SystemExit(next(filter(None, wait(registry.find(jobs))), 0))
-
-
-@click.command("cancel")
-@_JOBS
-def cancel_command(jobs: tuple[str, ...]) -> None:
-    """Cancel jobs, or the newest."""
     chosen = registry.find(jobs)
-    errors = []
+    states = wait(chosen)
+    if as_json:
+        echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
+    raise SystemExit(next(filter(None, map(exit_code, states)), 0))
+
+
+@click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
+@_JOBS
+@json_option
+def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
+    """Cancel jobs, or the newest, and print each with its state before."""
+    chosen = registry.find(jobs)
+    before, _ = schedulers.states(chosen)
+    errors, rows = [], []
     for (name, _), mine in schedulers.groups(chosen).items():
         try:
             schedulers.scheduler(name).cancel(mine)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
+            continue
+        rows += [(run, before[run.site, run.id]) for run in mine]
+    if as_json:
+        echo_json([_record(run, state) for run, state in rows])
+    for run, state in () if as_json else rows:
+        done = "had ended before," if state.ended else "cancelled, was"
+        echo(f"{run.id} ({run.site}, {run.job_name}): {done} {state.word}")
     if errors:
         raise SchedulerError(*errors)
 
 
-@click.command("why")
+@click.command("why", cls=Command, epilog="why\nwhy 1234567")
 @_JOB
-def why_command(job: str | None) -> None:
+@json_option
+def why_command(job: str | None, as_json: bool) -> None:
     """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
@@ -127,21 +156,31 @@ def why_command(job: str | None) -> None:
     site = None
     with suppress(HpclaunchError):  # the profile may be gone by now
         site = load_site(run.site).site.messages
-    for line in why.explain(run, state, site):
+    lines = why.explain(run, state, site)
+    if as_json:
+        echo_json(_record(run, state) | {"explanation": lines})
+    for line in () if as_json else lines:
         echo(line)
     raise SystemExit(code)
 
 
-def wait(chosen: Sequence[Run]) -> list[int]:
-    """Wait until all of `chosen` have ended; return their exit codes in order, 3 for one that is not known."""
-    watch = Watch(chosen)
-    while not watch.look():
-        time.sleep(POLL_SECONDS)
-    states = [watch.states[run.site, run.id] for run in chosen]
+def wait(chosen: Sequence[Run]) -> list[State]:
+    """Wait until all of `chosen` have ended; return their states, and name on stderr those that are not known."""
+    with Progress(chosen) as progress:
+        while not progress.look():
+            time.sleep(POLL_SECONDS)
+    states = [progress.watch.states[run.site, run.id] for run in chosen]
     for run, state in zip(chosen, states, strict=True):
         if not state.ended:
             talk(
                 f"{run.id}: {run.scheduler} does not know this job (any more), and {run.folder} records no end; if it "
                 "runs on another cluster, wait there"
             )
-    return [state.shell_code if state.ended else SchedulerError.exit_code for state in states]
+        elif progress.visible:
+            click.echo(f"{run.id} {run.job_name} {coloured(state.word)}", err=True)
+    return states
+
+
+def exit_code(state: State) -> int:
+    """Return the exit code of a command that waited for a job, 3 if its end is not known."""
+    return state.shell_code if state.ended else SchedulerError.exit_code

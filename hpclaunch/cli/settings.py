@@ -12,6 +12,7 @@ from hpclaunch import paths
 from hpclaunch.cli.config import NAME
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.explain import sources
+from hpclaunch.cli.help import Command
 from hpclaunch.cli.options import SITES, job_command
 from hpclaunch.cli.requests import generic, planned_request
 from hpclaunch.cli.submit import at_terminal
@@ -22,13 +23,10 @@ from hpclaunch.profile.yamlfile import place_of
 from hpclaunch.schedulers import scheduler
 
 
-@job_command("config")
+@job_command("config", epilog="config\nconfig --site gadi --preset debug")
 @json_option
 def config_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
-    """Show each setting and where it is from.
-
-    Example: hpclaunch config --site gadi --preset debug
-    """
+    """Show each setting and where it is from."""
     request, found = planned_request(ctx, values)[0].hidden(), sources(ctx)
     rows: list[tuple[str, Any, str, str]] = []  # name, value, kind of origin, and its place
     for name in (name for name in request.__struct_fields__ if name in found):
@@ -48,14 +46,12 @@ def config_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         echo(printable(f"{name:<15} {text!s:<23} {where}"))
 
 
-@click.command("init")
+@click.command("init", cls=Command, epilog="init\ninit --site gadi -A ab12 --venv .venv")
 @click.option("--site", "-s", help="Profile's name.  [default: this host's, or local]", **SITES)
 @click.option("--account", "-A", help="Account to charge.")
 @click.option("--venv", help="Environment of Python of the jobs.")
 def init_command(**given: str | None) -> None:
     """Write hpclaunch.yaml here, after three questions.
-
-    Example: hpclaunch init --site gadi -A ab12 --venv .venv
 
     What an option answers is not asked; without a terminal nothing is. An existing file is never changed.
     """

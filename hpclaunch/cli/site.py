@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from hpclaunch import paths
-from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.echo import coloured, echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Group
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Site
@@ -20,17 +21,17 @@ from hpclaunch.schedulers import SCHEDULERS
 from hpclaunch.schedulers.machine import Kind, Machine, Part, Value
 
 
-@click.group("site")
+@click.group("site", cls=Group, epilog="site list\nsite new mine --from gadi")
 def site_group() -> None:
     """List, show, check and write site profiles."""
 
 
-@site_group.command("list")
+@site_group.command("list", epilog="site list\nsite list --json")
 @json_option
 def list_command(as_json: bool) -> None:
     """List the site profiles."""
     rows: list[dict[str, Any]] = []
-    table = []
+    table: list[tuple[object, ...]] = []
     for name, path in search.available().items():
         pack = next((own for folder, own in paths.packs().items() if path.is_relative_to(folder)), None)
         rows.append({"name": name, "file": str(path), "pack": pack})
@@ -38,7 +39,7 @@ def list_command(as_json: bool) -> None:
             profile = search.load(name)
         except HpclaunchError as error:
             rows[-1]["error"] = str(error)
-            table.append((name, "broken: " + str(error).partition("\n")[0]))
+            table.append((name, "broken", "", "", "", str(error).partition("\n")[0]))
             continue
         site = profile.site
         checked = site.checked and site.checked.isoformat()
@@ -47,25 +48,20 @@ def list_command(as_json: bool) -> None:
         share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
         rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked}
         rows[-1] |= {"partitions": list(site.partitions), "unconfirmed": round(share, 3)}
-        when = f", checked {checked}" if checked else ""
-        sure = f", {max(round(100 * share), 1)} % not confirmed" if share else ", confirmed" if checked else ""
-        where = f"{pack}, {path}" if pack else path
-        size = counted(len(site.partitions), "partition")
-        table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
+        sure = f"{min(round(100 - 100 * share), 99)} %" if share else "all" if checked else ""
+        where = f"{site.title}; {f'{pack}, ' if pack else ''}{paths.shown(path)}"
+        table.append((name, site.scheduler, len(site.partitions), checked or "", sure, where))
     if as_json:
         echo_json(rows)
     else:
-        echo_table(table)
+        echo_table(("SITE", "SCHEDULER", "PARTITIONS", "CHECKED", "CONFIRMED", "TITLE, PROFILE"), table)
 
 
-@site_group.command("show")
+@site_group.command("show", epilog="site show gadi\nsite show jean-zay --json")
 @click.argument("name")
 @json_option
 def show_command(name: str, as_json: bool) -> None:
-    """Print the profile NAME with what it extends filled in.
-
-    Example: hpclaunch site show gadi
-    """
+    """Print the profile NAME with what it extends filled in."""
     profile = search.load(name)
     if as_json:
         echo_json(msgspec.to_builtins(profile.site))
@@ -78,37 +74,43 @@ def show_command(name: str, as_json: bool) -> None:
     click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), nl=False)
 
 
-@site_group.command("check")
+@site_group.command("check", epilog="site check\nsite check mine.yaml")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
-def check_command(names: tuple[str, ...]) -> None:
+@json_option
+def check_command(names: tuple[str, ...], as_json: bool) -> None:
     """Check profiles, all of them by default.
-
-    Example: hpclaunch site check mine.yaml
 
     The exit code is 1 if there are mistakes; each is printed with its file and line.
     """
-    problems = []
+    problems: list[str] = []
+    rows: list[dict[str, Any]] = []
     for name in names or search.available():
+        rows.append({"name": name, "file": None, "mistakes": []})
         try:
             profile = search.load(name)
         except HpclaunchError as error:
             problems.append(str(error))
+            rows[-1]["mistakes"] = str(error).splitlines()
         else:
-            click.echo(f"{printable(str(profile.layers[0].path))}: fine")
+            rows[-1]["file"] = str(profile.layers[0].path)
+            if not as_json:
+                click.echo(f"{printable(rows[-1]['file'])}: {coloured('fine')}")
+    if as_json:
+        echo_json(rows)
+        raise SystemExit(bool(problems))
     if problems:
         raise HpclaunchError(*problems)
 
 
-@site_group.command("test")
+@site_group.command("test", epilog="site test gadi\nsite test mine --rehearse")
 @click.argument("name")
 @click.option("--rehearse", is_flag=True, help="Train on two emulated nodes too; needs torch.")
 @json_option
 def test_command(name: str, rehearse: bool, as_json: bool) -> None:
     """Test the profile NAME: sources, scripts, limits, prices.
 
-    Example: hpclaunch site test gadi --rehearse
-
-    Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything fails.
+    Each partition is rendered with each launcher, and the script read back. The exit code is 1 if anything
+    fails.
     """
     from hpclaunch.cli.doctor import print_results
     from hpclaunch.doctor.conformance import conform
@@ -118,14 +120,12 @@ def test_command(name: str, rehearse: bool, as_json: bool) -> None:
     raise SystemExit(any(result.refuses for result in results))
 
 
-@site_group.command("new")
+@site_group.command("new", epilog="site new mine --from gadi\nsite new mine --detect")
 @click.argument("name")
 @click.option("--from", "parent", help="Profile to start from.")
 @click.option("--detect", is_flag=True, help="Draft it from the scheduler's answers, on a login node.")
 def new_command(name: str, parent: str | None, detect: bool) -> None:
     """Write a commented profile NAME to edit.
-
-    Example: hpclaunch site new mine --from gadi
 
     It goes into the user's config folder. An existing one is never changed. Without --from and --detect it asks.
     """
@@ -170,7 +170,7 @@ def _asked() -> Machine:
     )
 
 
-@site_group.command("schema")
+@site_group.command("schema", epilog="site schema\nsite schema >site.schema.json")
 def schema_command() -> None:
     """Print the JSON Schema of a profile, for editors."""
     echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Site)})

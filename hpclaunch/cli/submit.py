@@ -2,15 +2,17 @@
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hpclaunch import paths
-from hpclaunch.cli.echo import echo, talk
+from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.job import quiet_option, summarized
-from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
+from hpclaunch.cli.options import CONFIRM_ABOVE, JOB_IDS, job_command
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
@@ -19,16 +21,20 @@ from hpclaunch.job.request import quote
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers.run_folder import RUNS
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
 
 
-@job_command("submit")
+@job_command("submit", epilog="submit -N 2 -t 2h -- python train.py\nsubmit --after 1234 --follow -- python eval.py")
 @CONFIRM_ABOVE
-@click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
+@yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
-@click.option("--after", multiple=True, metavar="JOB", help="Start once this job has succeeded (repeatable).")
+@click.option("--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job succeeded (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
+@json_option
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -39,12 +45,11 @@ def submit_command(
     after: tuple[str, ...],
     dry_run: bool,
     script: Path | None,
+    as_json: bool,
     quiet: bool,
     **values: Any,
 ) -> None:
     """Submit COMMAND as a job and print only the job's id.
-
-    Example: hpclaunch submit --nodes 2 -t 2h -- python train.py --epochs 50
 
     Without a COMMAND, a bundled workload.
     """
@@ -66,38 +71,42 @@ def submit_command(
     if script is None:
         if not quiet and at_terminal():
             show_remaining(plan, profile)
-        _confirm(plan, yes)
+        confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = _submit(plan, text, before, name)
+    run = _submit(plan, text, before, name, partial(_print_id, plan, as_json))
     if wait_for_end or follow:
-        from hpclaunch.cli.runs import wait
+        from hpclaunch.cli.progress import Progress
+        from hpclaunch.cli.runs import exit_code, wait
 
         if follow:
             from hpclaunch.runs import logs
-            from hpclaunch.runs.watch import Watch
 
-            for line in logs.read(run, None, Watch([run]).look):
-                echo(line, err=True)
-        raise SystemExit(wait([run])[0])
+            with Progress([run]) as progress:
+                for line in logs.read(run, None, progress.look):
+                    progress.clear()
+                    echo(line, err=True)
+        raise SystemExit(exit_code(wait([run])[0]))
 
 
-def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
+def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Callable[[str], None]) -> registry.Run:
     """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
     from hpclaunch.executors.script import ScriptExecutor
 
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run
     for warning in found:
         talk(f"warning: {warning.message}")
     return run
 
 
-def _print_id(job_id: str) -> None:
+def _print_id(plan: Plan, as_json: bool, job_id: str) -> None:
+    price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
+    record = {"id": job_id, "folder": str(Path(RUNS, job_id).absolute()), **plan.about, "price": price}
     try:
-        click.echo(job_id)
+        echo_json(record) if as_json else click.echo(job_id)
     except OSError as error:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
@@ -132,7 +141,7 @@ def show_remaining(plan: Plan, profile: Profile) -> None:
             talk(f"warning: {short}")
 
 
-def _confirm(plan: Plan, yes: bool) -> None:
+def confirm(plan: Plan, yes: bool) -> None:
     """Ask before a job above `confirm_above` is submitted; without a terminal, print its price and go on.
 
     Raises HpclaunchError if the answer is not yes.

@@ -7,17 +7,18 @@ import click
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Group
 from hpclaunch.cli.options import WORKLOADS
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
 
-@click.group("workload")
+@click.group("workload", cls=Group, epilog="workload list\nworkload copy mnist train.py")
 def workload_group() -> None:
     """List the bundled programs, or copy one to edit."""
 
 
-@workload_group.command("list")
+@workload_group.command("list", epilog="workload list\nworkload list --json")
 @json_option
 def list_command(as_json: bool) -> None:
     """List the bundled programs that --workload takes."""
@@ -29,18 +30,16 @@ def list_command(as_json: bool) -> None:
     if as_json:
         echo_json([{"name": name, "title": titles[name], "file": str(path)} for name, path in paths.WORKLOADS.items()])
     else:
-        echo_table([*titles.items()])
+        echo_table(("WORKLOAD", "PROGRAM"), titles.items())
 
 
-@workload_group.command("copy")
+@workload_group.command("copy", epilog="workload copy mnist train.py\nworkload copy resume")
 @click.argument("name", **WORKLOADS)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def copy_command(name: str, file: Path | None) -> None:
     """Copy the workload NAME to FILE, or to NAME.py, with what it imports.
 
     "resume" is what any Lightning program may import to go on in the next attempt.
-
-    Example: hpclaunch workload copy mnist train.py
 
     An existing file is never changed.
     """

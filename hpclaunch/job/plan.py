@@ -57,7 +57,8 @@ class Plan(Resources, frozen=True, kw_only=True):
 
     `nodes` are all that are requested, the `spares` among them; with `fewest_nodes` the job may get so few.
     With a `run_id`, the name of its run folder, the job already has its nodes, and its script has no directives. The
-    rank `debug_rank` has the user's terminal.
+    rank `debug_rank` has the user's terminal. An `interactive` job has a shell in place of a launch, in which that
+    python runs hpclaunch.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     hang_seconds: int = 0
     run_id: str | None = None
     debug_rank: int | None = None
+    interactive: str = ""
     chosen: str = ""  # why this partition, if the request names none and it is not the default
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones

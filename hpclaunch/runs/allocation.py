@@ -30,7 +30,7 @@ def find(environment: Mapping[str, str]) -> Allocation:
     if kind is None:
         raise HpclaunchError(
             "launch: there is no allocation here, neither Slurm's (SLURM_JOB_ID) nor PBS's (PBS_JOBID)",
-            "ask for one (salloc, qsub -I) and launch in it, use `hpclaunch submit` for a job, or `hpclaunch run` here",
+            "use `hpclaunch shell` for one (or salloc, qsub -I), `hpclaunch submit` for a job, `hpclaunch run` here",
         )
     return kind.allocation(environment)
 

@@ -1,6 +1,7 @@
 """Run a job script on this machine: its run folder, and bash in place of this process."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
+from hpclaunch.job.plan import Plan
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import terminal
 from hpclaunch.schedulers import run_folder
@@ -27,6 +29,23 @@ names=$(cat)
     done
 } &
 """
+_MISSING = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if not u.find_spec(m)))"
+
+
+def check_torch(plan: Plan) -> None:
+    """Raise HpclaunchError if the job needs torch and the python of this machine has none.
+
+    With an environment of its own, a venv or an image, a job finds that out itself.
+    """
+    least: dict[str | None, list[str]] = {None: [], "env": [], "allreduce": ["torch"]}
+    torchrun, request, python = plan.launcher == "torchrun", plan.request, shutil.which(plan.python)
+    needs = least.get(plan.workload, ["torch", "pytorch_lightning"]) or ["torch"] * torchrun
+    if not needs or not python or request.venv or request.container or request.setup or plan.site.setup:
+        return
+    done = subprocess.run([python, "-c", _MISSING, *needs], capture_output=True, text=True, check=False)
+    if missing := done.stdout.strip().replace("_", "-"):
+        use = f"pip install {missing}, or --{'launcher tasks' if torchrun else 'workload env, which needs none'}"
+        raise HpclaunchError(f"{python} has no {missing.replace(' ', ' and no ')}; use {use}")
 
 
 def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variables: str) -> NoReturn:

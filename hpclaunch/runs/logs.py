@@ -7,9 +7,11 @@ may go stale, and a log may be larger than the memory of a login node.
 import errno
 import heapq
 import os
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,7 @@ POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0  # between two questions to the scheduler
 _PIECE = 65536  # bytes read at once, or a line
 NEAR = 100  # lines that ranks may be apart and still be collapsed
+_FAR = re.compile(r"\b(epoch|step|iteration)\b\W{0,3}(\d+(?:/\d+)?)", re.IGNORECASE)
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -77,6 +80,7 @@ class _Collapse:
     write more than others, or less, meet again.
     """
 
+    grep: re.Pattern[str] | None = None  # only lines in which it is found are shown
     expected: int = 0  # ranks
     clock: int = 0  # the highest of any line
     held: deque[_Line] = field(default_factory=deque)
@@ -102,6 +106,8 @@ class _Collapse:
             self.alike[line.text].popleft()
             if not self.alike[line.text]:
                 del self.alike[line.text]
+            if self.grep and not self.grep.search(line.text):
+                continue
             label = f"{TIMES}{len(line.ranks)}" if len(line.ranks) > 1 else next(iter(line.ranks))
             yield f"[{label}] {line.text}" if label else line.text
 
@@ -123,11 +129,11 @@ class _Collapse:
 class _Stream:
     """What the ranks of a run wrote to stdout, or to stderr."""
 
-    def __init__(self, run: Run, rank: int | None, rank_log: str, node_log: str) -> None:
+    def __init__(self, run: Run, rank: int | None, rank_log: str, node_log: str, grep: re.Pattern[str] | None) -> None:
         self.run, self.rank = run, rank
         self.names = {rank_log: "", node_log: "node "}
         self.logs: dict[str, _Log] = {}  # by label
-        self._collapse = _Collapse()
+        self._collapse = _Collapse(grep)
         self._old = 0  # the clock at the last call
 
     def lines(self, over: bool, last: bool = False) -> Iterator[str]:
@@ -154,28 +160,41 @@ class _Stream:
         return {"job": output} if output else {}
 
 
-def read(run: Run, rank: int | None, ended: Callable[[], bool] | None = None, err: bool = False) -> Iterator[str]:
+def read(
+    run: Run,
+    rank: int | None,
+    ended: Callable[[], bool] | None = None,
+    err: bool = False,
+    grep: re.Pattern[str] | None = None,
+    last: int | None = None,
+) -> Iterator[str]:
     """Yield the lines that are there: those written to stdout, then those to stderr; with `err` only the latter.
 
-    With `ended` also those that come, until `ended()` and a poll that brings no more. Raises HpclaunchError if the
+    With `ended` also those that come, until `ended()` and a poll that brings no more. With `grep` only lines in which
+    it is found, with `last` only so many of each that are there already. Raises HpclaunchError if the
     one rank asked for never had a log, and whatever `ended` raises.
     """
     kinds = [(run_folder.RANK_LOG, run_folder.NODE_LOG), (run_folder.RANK_ERR, run_folder.NODE_ERR)]
-    streams = [_Stream(run, rank, *names) for names in kinds[err:]]
+    streams = [_Stream(run, rank, *names, grep) for names in kinds[err:]]
     over, asked = False, float("-inf")
     before: list[int] | None = None
+
+    def chosen(lines: Iterator[str]) -> Iterable[str]:
+        return lines if last is None else deque(lines, last)
+
     while ended:
         if not over and time.monotonic() - asked >= ASK_SECONDS:
             over, asked, before = ended(), time.monotonic(), None
         for stream in streams:
-            yield from stream.lines(over)
+            yield from chosen(stream.lines(over))
+        last = None
         offsets = [log.offset for stream in streams for log in stream.logs.values()]
         if over and offsets == before:
             break
         before = offsets
         time.sleep(POLL_SECONDS)
     for stream in streams:
-        yield from stream.lines(over=True, last=True)
+        yield from chosen(stream.lines(over=True, last=True))
     if rank is not None and not any(stream.logs for stream in streams):
         found = [path.name for path in run_folder.logs(run.path, run_folder.RANK_LOG).values()]
         there = ", ".join(found[:8]) + (" ..." if found[8:] else "") or "no logs yet"
@@ -185,6 +204,17 @@ def read(run: Run, rank: int | None, ended: Callable[[], bool] | None = None, er
 def _foreign(run: Run) -> bool:
     """Tell whether the job script is not one of ours, which write a log for each rank."""
     return "HPCLAUNCH_RUN_DIR" not in (run_folder.read(run.path, run_folder.SCRIPT) or "HPCLAUNCH_RUN_DIR")
+
+
+def how_far(run: Run) -> str:
+    """Return the epoch and step that rank 0 or node 0 wrote last, as `epoch 3, step 120`, or "" if it wrote none."""
+    kinds = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
+    found = [path for kind in kinds for path in run_folder.logs(run.path, kind, 0).values()]
+    with suppress(OSError):
+        found.sort(key=lambda path: path.stat().st_mtime)
+    lines = (line for path in reversed(found) for line in reversed(tail(path, 20)))
+    said = next(filter(None, map(_FAR.findall, lines)), [])
+    return ", ".join(f"{word.lower()} {number}" for word, number in said)
 
 
 def tail(path: Path, count: int) -> list[str]:

@@ -72,6 +72,13 @@ class Scheduler:
         """Cancel `jobs`, leaving those that have ended. Raises SchedulerError."""
         raise NotImplementedError
 
+    def interactive(self, script: Path) -> list[str]:
+        """Return the command that requests the nodes of the script's directives and opens a shell that reads it.
+
+        The script is below the current folder. Raises SchedulerError if there are no interactive jobs.
+        """
+        raise SchedulerError(f"{self.name} has no interactive jobs; use hpclaunch submit")
+
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
         """Start the job at hand again after its end; `folder` is its run folder. Raises SchedulerError."""
         raise SchedulerError(f"{self.name} does not start a job again; submit it again")

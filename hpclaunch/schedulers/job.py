@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -77,6 +78,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return int(run_folder.read(self.path, run_folder.EXIT) or "")
         except ValueError:
             return None
+
+    @property
+    def began(self) -> float | None:
+        """Return when its last attempt began, in seconds since 1970, or None if the run folder does not say."""
+        for name in (run_folder.STARTED, run_folder.ABOUT):
+            with suppress(OSError):
+                return run_folder.listed(self.path, name).stat().st_mtime
+        return None
 
     @property
     def restarts(self) -> tuple[int, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -31,7 +32,10 @@ def test_a_job_that_is_fine_shows_its_plan(cli):
     assert lines["walltime"] == "01:30:00"
     assert "gpus per node   4\n" in result.stdout
     assert "cost at most    432 SU = 3 SU x " in result.stdout
-    assert result.stdout.endswith("command         python train.py\n")
+    assert "command         python train.py\n" in result.stdout
+    assert re.search(
+        "^fine +gadi gpuvolta: 2 nodes .*at most 432 SU; nothing refused, 0 warnings\n\\Z", result.stdout, re.M
+    )
 
 
 def test_everything_is_said_at_once(cli):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -182,7 +185,9 @@ def test_unknown_host_lists_the_sites(cli, monkeypatch):
         ((*RENDER, "--nodes", "two"), 2, "'two' is not a valid integer range"),
         ((*RENDER, "--launcher", "mpi"), 2, "'mpi' is not one of"),
         ((*RENDER, "--env", "A-B=1"), 1, "--env: expected a variable's name"),
-        (("frobnicate",), 2, "No such command"),
+        (("frobnicate",), 2, "No such command 'frobnicate'."),
+        (("rednder",), 2, "No such command 'rednder' (did you mean render?)"),
+        (("site", "lst"), 2, "No such command 'lst' (did you mean list?)"),
         (
             (*RENDER, "--workload", "alreduce"),
             1,
@@ -294,7 +299,8 @@ def test_sites_as_json_is_for_machines(cli):
 def test_workloads_are_listed_with_what_they_do(cli):
     """Each bundled program has a line of its own words; --json is for machines."""
     listed = cli("workload", "list").stdout
-    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == [
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "WORKLOAD",
         "mnist",
         "resnet",
         "env",
@@ -363,3 +369,27 @@ def test_an_unknown_login_node_gets_the_profile_of_its_scheduler(cli, work, monk
         assert f"#{'SBATCH' if site == 'slurm' else 'PBS'} " in result.stdout
     monkeypatch.setenv("PATH", "")
     assert "which site? No profile knows this host" in cli("render", "--", "true").stderr
+
+
+@pytest.mark.job
+def test_without_torch_a_laptop_has_env_and_one_line_for_the_rest(tmp_path, monkeypatch):
+    """`run --workload env` and a rehearsal work; what needs torch says in one line what to install."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = (tmp_path / "venv").glob("lib/*/site-packages")
+    (packages / "ours.pth").write_text(str(Path(hpclaunch.__file__).parents[1]))
+    for name in ("click", "jinja2", "markupsafe", "yaml", "msgspec"):
+        origin = Path(importlib.util.find_spec(name).origin)
+        (packages / name).symlink_to(origin.parent)
+    monkeypatch.setenv("PATH", f"{tmp_path}/venv/bin:{os.environ['PATH']}")
+    rehearsal = ("--site", "gadi", "-A", "ab12", "--workload", "env")
+    for words, code, said in (
+        (("--workload", "env", "--tasks-per-node", "2"), 0, "all fit together: world size 2"),
+        ((*rehearsal, "--launcher", "tasks"), 0, "all fit together: world size 4"),
+        ((), 1, "no torch and no pytorch-lightning; use pip install torch pytorch-lightning, or --workload env"),
+        (("--workload", "allreduce"), 1, "no torch; use pip install torch, or --workload env"),
+        (rehearsal, 1, "no torch; use pip install torch, or --launcher tasks"),
+    ):
+        command = ["python", "-m", "hpclaunch", "run", "--quiet", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
+        assert code == 0 or done.stderr.count("\n") == 1

@@ -87,7 +87,7 @@ def test_all_else_submits_nothing(qsub, answer):
 def test_ctrl_c_submits_nothing(qsub):
     """Nor does Ctrl-C, without a traceback."""
     qsub()
-    stdout, talk = at_terminal(*DEAR, answer=b"\x03", code=1)
+    stdout, talk = at_terminal(*DEAR, answer=b"\x03", code=130)
     assert (stdout, jobs()) == ("", []) and "Traceback" not in talk
 
 

@@ -107,8 +107,8 @@ def test_one_broken_profile_breaks_nothing_else(cli, work, monkeypatch):
         if name in ("bool", "nested", "aliases", "escape", "pattern"):
             (work / "site_profiles" / f"{name}.yaml").write_text(text)
     listed = " ".join(cli("site", "list").stdout.split())
-    assert "bool broken: site_profiles/bool.yaml: no valid YAML: 'x'" in listed
-    assert "gadi NCI Gadi (pbs)" in listed
+    assert "bool broken site_profiles/bool.yaml: no valid YAML: 'x'" in listed
+    assert "gadi pbs 15" in listed
     assert "\x1b" not in cli("site", "list").stdout
     assert cli("render", "--site", "gadi", "-A", "ab12", "--", "true").exit_code == 0
     assert '"verdict"' in cli("doctor", "--json", "--site", "gadi", "--", "true").stdout

@@ -244,8 +244,8 @@ def test_sites_lists_all_and_marks_the_unusable(cli, profile):
     """`sites` shows every profile, one that is broken as well, as a table and as JSON."""
     profile("title: 1\n", "broken")
     table = cli("site", "list").stdout
-    assert "NCI Gadi (pbs), 15 partitions, checked" in table
-    assert "broken: site_profiles/broken.yaml:" in table
+    assert re.search(r"^gadi +pbs +15 +2026-\S+ +97 % +NCI Gadi; gadi.yaml$", table, re.MULTILINE)
+    assert re.search("^broken +broken +site_profiles/broken.yaml:", table, re.MULTILINE)
     rows = {row["name"]: row for row in json.loads(cli("site", "list", "--json").stdout)}
     assert rows["jean-zay"]["scheduler"] == "slurm"
     assert "title: expected `str`" in rows["broken"]["error"]
@@ -261,6 +261,8 @@ def test_site_check_reports_every_file(cli, profile):
     assert "one.yaml:1: title: " in result.stderr
     assert "two.yaml:1: titel: unknown key (did you mean title?)" in result.stderr
     assert "gadi.yaml: fine" in result.stdout
+    answer = {row["name"]: row["mistakes"] for row in json.loads(cli("site", "check", "--json").stdout)}
+    assert answer["gadi"] == [] and "one.yaml:1: title: " in answer["one"][0]
 
 
 def test_site_show_gives_what_counts(cli, profile):

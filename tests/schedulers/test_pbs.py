@@ -35,7 +35,7 @@ def test_a_pbs_job_has_the_usual_life(qsub, work):
     call("wait", job.split(".")[0], code=7)
     assert (state(job)["word"], state(job)["exit_code"]) == ("FAILED", 7)
     assert call("logs", "--rank", "3", job) == "from 3 on 1\nno data here\n"
-    assert call("jobs").split()[:3] == [job, "FAILED", "pbs-here"]
+    assert call("jobs").splitlines()[1].split()[:3] == [job, "FAILED", "pbs-here"]
     why = call("why", job)
     assert "rank 3" in why and "no data here" in why
     folder = work / "hpclaunch-runs" / job

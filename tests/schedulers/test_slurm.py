@@ -162,7 +162,7 @@ def test_a_job_and_its_life():
     assert "[\u00d74] same" in lines
     assert "[3] hello from rank 3" in lines
     assert call("logs", "--rank", "2", job) == "hello from rank 2\nsame\n"
-    assert call("jobs").split()[:2] == [job, "COMPLETED"]
+    assert call("jobs").splitlines()[1].split()[:2] == [job, "COMPLETED"]
     printed = call(
         "render", "--quiet", *TWO_BY_TWO, "--", "bash", "-c", 'echo "hello from rank $RANK"; echo same; sleep 5'
     )

@@ -79,6 +79,10 @@ class Local(Scheduler):
                 with suppress(ProcessLookupError):
                     os.kill(int((job.path / run_folder.PID).read_text()), signal.SIGTERM)
 
+    def interactive(self, script: Path) -> list[str]:
+        """Return a bash on this machine."""
+        return ["bash", "--rcfile", str(script), "-i"]
+
 
 def _state(job: Job) -> State:
     if end := _end(job):

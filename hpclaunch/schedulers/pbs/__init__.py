@@ -70,6 +70,16 @@ class Pbs(Scheduler):
             with suppress(OSError):  # else who waits for the run learns of it later
                 (job.path / run_folder.CANCELLED).touch()
 
+    def interactive(self, script: Path) -> list[str]:
+        """Return qsub -I, which reads only directives: its shell reads the script before it prompts.
+
+        Of two -v only the command line's counts. Quotes in one are lost, so IFS keeps a path with blanks together.
+        """
+        text = script.read_text()
+        reads = f"PROMPT_COMMAND=IFS=; . $PBS_O_WORKDIR/{script.relative_to(Path.cwd())}"
+        listed = ",".join([reads, *re.findall(r"^#PBS -v (\S+)", text, re.MULTILINE)])
+        return ["qsub", "-I", "-S", "/bin/bash", "-v", listed, str(script)]
+
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
         """Submit the run's next attempt, once: qrerun is for PBS's managers."""
         job_id = environment["PBS_JOBID"]

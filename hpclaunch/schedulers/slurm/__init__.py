@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
+from shlex import split
 from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
@@ -16,6 +17,10 @@ from hpclaunch.schedulers.slurm.states import states
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
+
+
+# Directives that salloc does not know: it has no script and no files.
+_OF_SBATCH = r"-[aeio]\b|--(array|error|export|input|output|open-mode|(no-)?requeue)\b"
 
 
 class Slurm(Scheduler):
@@ -63,6 +68,16 @@ class Slurm(Scheduler):
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Cancel with one scancel, which ignores jobs that have ended."""
         call(["scancel", "--quiet", *(job.id for job in jobs)])
+
+    def interactive(self, script: Path) -> list[str]:
+        """Return salloc with the script's directives, and the step on the first node that Slurm itself would start.
+
+        https://slurm.schedmd.com/slurm.conf.html#OPT_InteractiveStepOptions
+        """
+        lines = re.findall("^#SBATCH (.*)", script.read_text(), re.MULTILINE)
+        options = [word for line in lines if not re.match(_OF_SBATCH, line) for word in split(line, comments=True)]
+        step = ["srun", "--interactive", "--preserve-env", "--pty"]
+        return ["salloc", *options, *step, "bash", "--rcfile", str(script), "-i"]
 
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
         """Let Slurm start the same job again."""

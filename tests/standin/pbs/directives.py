@@ -8,7 +8,7 @@ import shlex
 from standin.pbs.refusal import Refusal
 
 PREFIX = "#PBS"
-OPTIONS = "W:A:N:P:S:e:hj:J:k:l:m:M:o:p:q:r:v:Vz"
+OPTIONS = "IW:A:N:P:S:e:hj:J:k:l:m:M:o:p:q:r:v:Vz"
 
 
 def options(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:

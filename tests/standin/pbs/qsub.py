@@ -5,6 +5,7 @@ from __future__ import annotations
 import getopt
 import os
 import platform
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from standin.pbs.server import Job, Server, stamp
 
 from hpclaunch.rehearsal.processes import MARK
 
-USAGE = """usage: qsub [-e path] [-h] [-j oe|eo|n] [-J X-Y[:Z][%N]] [-k od|oed|ed] [-l resource_list] [-N jobname]
+USAGE = """usage: qsub [-e path] [-h] [-I] [-j oe|eo|n] [-J X-Y[:Z][%N]] [-k od|oed|ed] [-l resource_list] [-N jobname]
 \t[-o path] [-P project] [-q queue] [-r y|n] [-S path] [-v variable_list] [-V] [-W additional_attributes]
 \t[-z] [script | -- command [arguments]]"""
 
@@ -68,7 +69,8 @@ def _submit(server: Server, words: list[str]) -> int:
         return 2
     script, name = ("", "STDIN") if command else _script(rest[0] if rest else "-")
     wanted = _merge(given, directives.parse(script))
-    jobs = _jobs(server, wanted, wanted.given.get("N", name), rest if command else [])
+    interactive = ["sleep", "infinity"] if "I" in wanted.given else []
+    jobs = _jobs(server, wanted, wanted.given.get("N", name), rest if command else interactive)
     with server.locked():
         number = server.next_number()
         jobs = [_number(server, job, number) for job in jobs]
@@ -77,10 +79,27 @@ def _submit(server: Server, words: list[str]) -> int:
         path.chmod(0o700)
         for job in jobs:
             server.save(job)
+    if "I" in wanted.given:
+        return _interactive(server, jobs[0].id, wanted.given.get("S", "/bin/bash"))
     if "z" not in wanted.given:
         print(jobs[0].id, flush=True)
     scheduler.cycle(server)
     return _wait(server, jobs[0].id) if wanted.extra.get("block") == "true" else 0
+
+
+def _interactive(server: Server, job_id: str, shell: str) -> int:
+    """Open a login shell with the variables of the job on its first node; the job ends with it."""
+    print(f"qsub: waiting for job {job_id} to start", flush=True)
+    while not ((job := server.find(job_id)) and job.session):
+        scheduler.cycle(server)
+        time.sleep(0.1)
+    print(f"qsub: job {job_id} ready\n", flush=True)
+    lines = Path(f"/proc/{job.session}/environ").read_text().split("\0")
+    variables = dict(line.split("=", 1) for line in lines if line) | {"PBS_ENVIRONMENT": "PBS_INTERACTIVE"}
+    subprocess.run(["-bash"], executable=shell, env=variables, cwd=variables["HOME"], check=False)
+    subprocess.run(["qdel", job_id], check=False)
+    print(f"\nqsub: job {job_id} completed", flush=True)
+    return 0
 
 
 def _script(name: str) -> tuple[str, str]:
