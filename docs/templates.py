@@ -34,7 +34,7 @@ a script. This page is made from the templates by `make docs`.
 BLOCKS = {
     "directives": "What the scheduler reads: name, account, size, walltime.",
     "resources": "PBS: the directives of cores, GPUs, memory, disk and file systems.",
-    "before_shell": "In place of all below but the environment, in a script of `hpclaunch shell`: before the environment.",
+    "before_shell": "In a script of `hpclaunch shell`, which has only this and the environment: before that.",
     "before_environment": "The head of the script: the run folder, traps, the note for `hpclaunch status`.",
     "run_folder": "Sets HPCLAUNCH_RUN_DIR and the attempt's number.",
     "leftovers": "Further files that an attempt before this one may have left, to be removed.",
