@@ -45,5 +45,5 @@ def test_notebook_runs(work):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     text = "".join(output.get("text", "") for output in outputs)
     assert "y = 2.00 x + 1.00 by 2 ranks" in text
-    assert "{0.02: 'COMPLETED', 0.1: 'COMPLETED'}" in text
+    assert "rate 0.02: 2 ranks, last losses" in text
     assert "image/png" in outputs[-1]["data"]
