@@ -43,9 +43,16 @@ format: $(READY) ## format the code
 golden: $(READY) ## write the golden scripts anew; read their diff
 	$(BIN)/python -m pytest tests/job/test_golden.py --update-golden
 
-docs: $(READY) ## write the tables of checks and of a profile's keys anew
-	$(BIN)/python docs/checks.py >docs/checks.md
-	$(BIN)/python docs/profile.py >docs/profile.md
+docs: .venv-docs/.ready ## write the tables and the picture in docs/ anew, and build the pages into site/
+	@for name in checks.md profile.md templates.md concepts.svg; do \
+		.venv-docs/bin/python "docs/$${name%.*}.py" >"docs/$$name.new" && mv "docs/$$name.new" "docs/$$name" || exit; done
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --config-file docs/mkdocs/mkdocs.yml
+	@echo site/index.html
+
+.venv-docs/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
 
 schema: $(READY) ## write the JSON Schema of a profile anew
 	$(BIN)/hpclaunch site schema >site_profiles/site.schema.json
@@ -60,4 +67,4 @@ wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
 clean: ## remove what was made
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache hpclaunch-runs mnist_*.out
+	rm -rf .venv .venv-docs site dist build .pytest_cache .mypy_cache .ruff_cache hpclaunch-runs mnist_*.out

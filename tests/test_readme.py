@@ -1,4 +1,4 @@
-"""The console blocks of the README and of pages in docs/ are run, and print what they say."""
+"""The console blocks of the README and of the pages in docs/ are run, and print what they say."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - {ROOT / "docs/remote.md"}
+)  # tests/runs/test_remote.py has it
 BLOCKS = {
-    f"{page}-{number}": block
-    for page in ("README.md", "docs/config.md", "docs/exit-codes.md", "docs/snapshot.md")
-    for number, block in enumerate(
-        re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    )
+    f"{page.name}-{number}": block
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"^```console\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
 }
 
 

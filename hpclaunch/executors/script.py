@@ -60,7 +60,7 @@ class ScriptExecutor(core.Executor):
     def submit_script(
         self, script: str, after: Sequence[str] = (), name: str = "", submitted: Callable[[str], None] | None = None
     ) -> ScriptJob:
-        """Submit a finished script; the job has no result, but a state, logs and cancel(). Raises as hand_over does.
+        """Submit a finished script; the job has no result, but a state, logs and cancel(). Raises SchedulerError.
 
         `submitted` gets the id at once, before anything else can fail.
         """
