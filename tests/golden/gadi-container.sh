@@ -88,9 +88,12 @@ copy_in() {
 }
 
 bring() { # SOURCE TARGET
+    local pause
     [[ -e $1 ]] || { echo "hpclaunch: node $NODE_RANK has no $1 to bring back"; return 0; }
     mkdir -p "$(dirname "$2")" && if [[ -d $1 ]]; then
-        cp -RT --preserve=timestamps "$1" "$2"
+        for pause in 0 1 2 3; do # cp fails when another node makes the same folder or file at that moment
+            sleep "$pause"; cp -RT --preserve=timestamps "$1" "$2" && break
+        done
     else
         cp --preserve=timestamps "$1" "$2.part-$NODE_RANK" && mv -T "$2.part-$NODE_RANK" "$2"
     fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
