@@ -125,8 +125,6 @@ SIZES = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task")
 # The options of `launch`: what counts where the nodes are allocated already.
 LAUNCH = ("preset", "site", *SIZES, "launcher", "module", "setup", "teardown", "venv", "container", "env", "network",
           "template", "workload", "force", "preflight")  # fmt: skip
-
-
 # The options of `shell`: what an interactive job has, which runs once and starts no ranks.
 SHELL = ("preset", "site", "nodes", "partition", "account", "qos", "walltime", "gpus_per_node", "tasks_per_node",
          "cpus_per_task", "mem_gb", "jobfs_gb", "job_name", "module", "setup", "venv", "env", "network", "storage",

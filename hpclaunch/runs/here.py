@@ -35,10 +35,11 @@ _MISSING = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if 
 def check_torch(plan: Plan) -> None:
     """Raise HpclaunchError if the job needs torch and the python of this machine has none.
 
-    With an environment of its own, a venv or an image, a job finds that out itself.
+    With an environment of its own, a venv or an image, a job finds that out itself. A rehearsal has our own python.
     """
     least: dict[str | None, list[str]] = {None: [], "env": [], "allreduce": ["torch"]}
-    torchrun, request, python = plan.launcher == "torchrun", plan.request, shutil.which(plan.python)
+    path = os.environ.get("PATH", os.defpath) if plan.scheduler.here else str(Path(sys.executable).parent)
+    torchrun, request, python = plan.launcher == "torchrun", plan.request, shutil.which(plan.python, path=path)
     needs = least.get(plan.workload, ["torch", "pytorch_lightning"]) or ["torch"] * torchrun
     if not needs or not python or request.venv or request.container or request.setup or plan.site.setup:
         return
