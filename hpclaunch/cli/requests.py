@@ -76,13 +76,15 @@ def planned_request(
     here: bool = False,
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
+    there: str | None = None,
 ) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
-    folder, not from another machine's. `mistaken` is make_request's.
+    folder, not from another machine's. If that is `there`, on another machine, paths of this one mean nothing.
+    `mistaken` is make_request's.
     """
-    from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
+    from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program, with_links
 
     if here and not _typed(ctx, "site"):
         values["site"] = "local"
@@ -90,7 +92,10 @@ def planned_request(
     profile = load_site(values["site"])
     if scheduler(profile.site.scheduler).here:
         values |= _untyped(ctx, _OF_A_SITE)
-    request = follow_links(profile.site, _request(ctx, values, mistaken), here)
+    request = _request(ctx, values, mistaken)
+    if there:
+        return look_up_program(profile.site, with_links(profile.site, request, {".": there}), starts), profile
+    request = follow_links(profile.site, request, here)
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts)
     return request, profile

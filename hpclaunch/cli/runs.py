@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.watch import Watch
+from hpclaunch.schedulers import mirror
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
@@ -45,6 +46,8 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
+    for name in registry.unfinished():
+        talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
     states, code = _ask(chosen)
     rows = list(zip(chosen, states, strict=True))
     if as_json:
@@ -85,6 +88,11 @@ def logs_command(job: str | None, follow: bool, rank: int | None, err: bool) -> 
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
+    if run.host and not follow:
+        try:
+            mirror.refresh([run])
+        except SchedulerError as error:
+            talk(f"warning: {error}; these are the logs as they were")
     for line in logs.read(run, rank, Watch([run]).look if follow else None, err):
         echo(line)
 
@@ -107,9 +115,10 @@ def cancel_command(jobs: tuple[str, ...]) -> None:
     """Cancel jobs, or the newest."""
     chosen = registry.find(jobs)
     errors = []
-    for (name, _), mine in schedulers.groups(chosen).items():
+    for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
-            schedulers.scheduler(name).cancel(mine)
+            with mirror.reached(mine) if host else nullcontext():
+                schedulers.scheduler(name).cancel(mine)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
     if errors:

@@ -2,23 +2,28 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, talk
 from hpclaunch.cli.job import quiet_option, summarized
-from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
-from hpclaunch.cli.requests import nearer, planned_request
+from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, REMOTE_FOLDER, job_command
+from hpclaunch.cli.requests import config_file, nearer, planned_request
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
+from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
+
+INTERRUPTED = 130  # what a shell shows of a program that Ctrl-C ended
 
 
 @job_command("submit")
@@ -29,6 +34,9 @@ from hpclaunch.schedulers import scheduler
 @click.option("--after", multiple=True, metavar="JOB", help="Start once this job has succeeded (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
+@HOST
+@REMOTE_FOLDER
+@click.option("--resume", metavar="NAME", help="Go on with a submission by ssh that was interrupted.")
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -39,6 +47,9 @@ def submit_command(
     after: tuple[str, ...],
     dry_run: bool,
     script: Path | None,
+    host: str | None,
+    remote_folder: str | None,
+    resume: str | None,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -48,9 +59,21 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
+    if resume is not None:
+        from hpclaunch.runs import remote
+
+        _stay(_submit_there(remote.find(resume)), wait_for_end, follow)
+        return
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
-    request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
-    before = [_last_attempt(run) for run in registry.find(after)] if after else []
+    below = there = None
+    if host := _host(ctx, host, values["site"]):
+        from hpclaunch.runs import remote
+
+        values["site"] = values["site"] or _site_of(host)
+        below, there = remote.root(host, remote_folder)
+    # An earlier job may make the program.
+    request, profile = planned_request(ctx, values, starts=not after, there=there)
+    before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
     name = ""
     if script is None:
         plan = make_plan(profile, request)
@@ -65,12 +88,21 @@ def submit_command(
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is None:
-        if not quiet and _at_terminal():
+        if not quiet and not host and _at_terminal():
             show_remaining(plan, profile)
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = _submit(plan, text, before, name)
+    if host and below:
+        _show_files(plan, f"{host}:{below}", yes, quiet)
+        run = _submit_there(remote.prepare(plan, text, host, below, before, name), plan)
+    else:
+        run = _submit(plan, text, before, name)
+    _stay(run, wait_for_end, follow)
+
+
+def _stay(run: registry.Run, wait_for_end: bool, follow: bool) -> None:
+    """Wait for the end of a run, if that is asked for, and exit with its code."""
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
 
@@ -83,14 +115,73 @@ def submit_command(
         raise SystemExit(wait([run])[0])
 
 
+def _host(ctx: click.Context, host: str | None, site: str | None) -> str | None:
+    """Return the host to submit on, None for this machine. Raises HpclaunchError if it cannot be one."""
+    if host is None:
+        return None
+    from hpclaunch.schedulers import ssh
+
+    source, file = ctx.get_parameter_source("host"), config_file()
+    if source is ParameterSource.DEFAULT_MAP and file and not paths.is_trusted(file):
+        raise HpclaunchError(
+            f"{quote(paths.shown(file))}: host {host} is not used: your files would be sent there",
+            f"if it is yours, use --host {host}, or move the line to {paths.shown(paths.user_config())}/hpclaunch.yaml",
+        )
+    if site and scheduler(search.load(site).site.scheduler).here:
+        if source is ParameterSource.COMMANDLINE:
+            raise HpclaunchError(f"--host {host}: {site} is this machine; use the --site of that host")
+        return None
+    return ssh.check(host)
+
+
+def _site_of(host: str) -> str:
+    """Return the profile of a host, by its names or by its alias. Raises HpclaunchError if there is none."""
+    from hpclaunch.schedulers import ssh
+
+    names = list(dict.fromkeys(ssh.names(host)))
+    if found := search.match_host(*names) or next(filter(search.available().__contains__, names), None):
+        return found
+    raise HpclaunchError(f"which site is {' or '.join(names)}? No profile knows it; use --site")
+
+
+def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
+    """Print what travels, and warn of what the command needs and does not. Raises HpclaunchError if it is too much."""
+    from hpclaunch.runs import remote, upload
+
+    project = Path.cwd()
+    names = upload.files(project)
+    size = upload.measured(project, names, yes)
+    if not quiet:
+        talk(f"{size} to {where}")
+    for path in remote.stays(project, names, plan.request.command):
+        talk(f"warning: {path} stays here: git ignores it, or it is hidden")
+
+
+def _submit_there(folder: Path, plan: Plan | None = None) -> registry.Run:
+    """Finish a submission on another host, print the id first."""
+    from hpclaunch.runs import remote
+
+    try:
+        return _warned(lambda: remote.finish(folder, _print_id, plan))
+    except KeyboardInterrupt:
+        for line in ("interrupted", *remote.resume(folder)):
+            talk(line)
+        raise SystemExit(INTERRUPTED) from None
+
+
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
     """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
     from hpclaunch.executors.script import ScriptExecutor
 
+    return _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=_print_id).run)
+
+
+def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
+    """Submit, and print the warnings after the id."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=_print_id).run
+        run = submit()
     for warning in found:
         talk(f"warning: {warning.message}")
     return run
@@ -103,8 +194,10 @@ def _print_id(job_id: str) -> None:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
-def _last_attempt(run: registry.Run) -> str:
-    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet."""
+def _last_attempt(run: registry.Run, host: str | None) -> str:
+    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or not on `host`."""
+    if run.host != (host or ""):
+        raise HpclaunchError(f"--after {run.id}: that job runs on {run.host or 'this machine'}")
     if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
         if len(run.further_ids) < run.max_attempts - 1:
             raise HpclaunchError(
