@@ -10,12 +10,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 KINDS = ("site_profiles", "templates")
 ENTRY_POINTS = "hpclaunch.sites"  # each names a package whose folder has site_profiles and templates
+_PROGRAMS = PACKAGE / "workloads"
 # The programs that come along.
-WORKLOADS = {
-    name: PACKAGE / "workloads" / f"{name}.py" for name in ("mnist", "resnet", "env", "allreduce", "preflight")
-}
+WORKLOADS = {name: _PROGRAMS / f"{name}.py" for name in ("mnist", "resnet", "env", "allreduce", "preflight")}
 # What programs import, and may be copied too.
-MODULES = {"resume": PACKAGE / "workloads" / "resume.py"}
+MODULES = {"resume": _PROGRAMS / "resume.py"}
 # What a workload imports from its own folder, and a copy of it needs beside it.
 COMPANIONS = {
     "mnist": ("digits.py", "training.py", "layout.py", "resume.py"),

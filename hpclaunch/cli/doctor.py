@@ -43,9 +43,8 @@ def doctor_command(ctx: click.Context, /, as_json: bool, **values: Any) -> None:
         patient = structs.replace(patient, refusal=one_line(error))
     else:
         files = [layer.path for layer in profile.layers]
-        if (config := config_file()) and any(
-            ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in _RUN
-        ):
+        set_by_config = any(ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in _RUN)
+        if set_by_config and (config := config_file()):
             files.append(config)
         foreign = [paths.shown(file) for file in files + templates if not paths.is_trusted(file)]
         patient = structs.replace(patient, plan=plan, script=script, foreign=foreign)

@@ -42,16 +42,15 @@ def list_command(as_json: bool) -> None:
             continue
         site = profile.site
         checked = site.checked and site.checked.isoformat()
-        partitions = list(site.partitions)
         text = json.dumps(merged(profile.layers), default=str)
         lists = re.findall(r'"unconfirmed": \[([^\]]+)', text)
         share = sum(names.count(",") + 1 for names in lists) / (text.count('": ') - len(lists))
-        rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked, "partitions": partitions}
-        rows[-1]["unconfirmed"] = round(share, 3)
+        rows[-1] |= {"title": site.title, "scheduler": site.scheduler, "checked": checked}
+        rows[-1] |= {"partitions": list(site.partitions), "unconfirmed": round(share, 3)}
         when = f", checked {checked}" if checked else ""
         sure = f", {max(round(100 * share), 1)} % not confirmed" if share else ", confirmed" if checked else ""
         where = f"{pack}, {path}" if pack else path
-        size = counted(len(partitions), "partition")
+        size = counted(len(site.partitions), "partition")
         table.append((name, f"{site.title} ({site.scheduler}), {size}{when}{sure}; {where}"))
     if as_json:
         echo_json(rows)
@@ -174,8 +173,7 @@ def _asked() -> Machine:
 @site_group.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of a profile, for editors."""
-    schema = msgspec.json.schema(Site)
-    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Site)})
 
 
 _STARTER = """\

@@ -69,8 +69,7 @@ def _variables(script: str, variables: dict[str, str]) -> tuple[dict[str, str], 
     except subprocess.TimeoutExpired:
         return variables, f"not done after {RUN_SECONDS:g} s"
     if not done.stdout:  # an `exit 1`
-        said = " ".join(done.stderr.split()[-60:])
-        return variables, said or f"its lines end with exit code {done.returncode}"
+        return variables, " ".join(done.stderr.split()[-60:]) or f"its lines end with exit code {done.returncode}"
     return dict(pair.split("=", 1) for pair in done.stdout.split("\0") if "=" in pair), ""
 
 

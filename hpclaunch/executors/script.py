@@ -47,8 +47,7 @@ class ScriptExecutor(core.Executor):
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Make the plan anew. Raises ValueError for unknown names, HpclaunchError if the site would refuse it."""
-        kind = self.plan.scheduler
-        given = {name.removeprefix(f"{kind.name}_"): value for name, value in kwargs.items()}
+        given = {name.removeprefix(f"{self.plan.scheduler.name}_"): value for name, value in kwargs.items()}
         valid = self._valid_parameters()
         if unknown := sorted(given.keys() - valid):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(sorted(valid))}")

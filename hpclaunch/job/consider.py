@@ -67,5 +67,4 @@ def consider(profile: Profile, request: Request, script: Script | None = None) -
     diagnostics = list(with_suggestions([*diagnostics, *found], plan.request, planned, check))
     if wrong:
         return None, diagnostics
-    warnings = [str(one) for one in diagnostics if not one.refuses]
-    return structs.replace(plan, warnings=warnings), diagnostics
+    return structs.replace(plan, warnings=[str(one) for one in diagnostics if not one.refuses]), diagnostics

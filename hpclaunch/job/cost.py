@@ -47,20 +47,15 @@ def job_cost(
     return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
 
 
-def charged_gb(charge: Charge, mem_gb: float) -> float:
-    """Return the GB that are charged for `mem_gb`: whole blocks if the site charges by the block."""
-    block = charge.mem_gb_block
-    return math.ceil(mem_gb / block - 1e-9) * block if block else mem_gb
-
-
 def shares(charge: Charge, *, nodes: int, gpus: int, cpus: int, mem_gb: float) -> dict[str, tuple[float, str]]:
     """Return what each resource of a job is charged as, by the charge's key for it, and the formula.
 
     Gadi: max(cores, memory / memory per core), opus.nci.org.au pageId=236880942. Jean-Zay: a larger share of a node's
     cores than of its GPUs counts as GPUs, IDRIS "heures-calcul".
     """
-    charged = charged_gb(charge, mem_gb)
-    blocks = f" in blocks of {charge.mem_gb_block:g} GB = {charged:.6g} GB" if charged != mem_gb else ""
+    block = charge.mem_gb_block
+    charged = math.ceil(mem_gb / block - 1e-9) * block if block else mem_gb
+    blocks = f" in blocks of {block:g} GB = {charged:.6g} GB" if charged != mem_gb else ""
     found: dict[str, tuple[float, str]] = {}
     for key, number, each, said, unit in (
         ("gpus", gpus, charge.gpus or float(charge.per == "gpu"), counted(gpus, "GPU"), ""),

@@ -189,8 +189,7 @@ class _Reasons(Struct):
             yield from self._key(".".join(names[:2]), text) if names[1:] else ()
             return
         named = [f"storage:{one}" for one in self.plan.storage if one in text]
-        items = named if names[0] in ("storage", "storage_directive") else names[:1]
-        for item in items:
+        for item in named if names[0] in ("storage", "storage_directive") else names[:1]:
             basis, value = self.plan.basis_of(item), getattr(self.plan, names[0], None)
             if basis.words:
                 number = value if isinstance(value, int | float) else None
@@ -231,8 +230,7 @@ class _Reasons(Struct):
         for file in files:
             with suppress(LookupError, TypeError):
                 said: Any = reduce(getitem, path, cast("Any", file.data))
-                where = place_of([file], path)
-                return Origin(kind=kind, where=where, key=".".join(map(str, path)), value=said)
+                return Origin(kind=kind, where=place_of([file], path), key=".".join(map(str, path)), value=said)
         return Origin(kind="computed", key=name, value=value, formula=f"{value}, hpclaunch's choice")
 
 

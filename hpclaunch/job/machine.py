@@ -18,6 +18,7 @@ from hpclaunch.errors import nearest
 from hpclaunch.job.request import Request
 from hpclaunch.job.storage import as_named, named_by
 from hpclaunch.profile.model import Site
+from hpclaunch.profile.search import match_host
 from hpclaunch.schedulers import scheduler
 
 # These run the first file among their arguments, if they run a file; and what may stand before them.
@@ -42,8 +43,7 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
     If the job runs `here`, as with the scheduler `local`, the request also gets the number of this machine's cores.
     """
     if here or scheduler(site.scheduler).here:
-        cores = len(os.sched_getaffinity(0))
-        request = _with(request, cores=cores)
+        request = _with(request, cores=len(os.sched_getaffinity(0)))
     if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
     return with_links(site, request, dict(_links(site, request)))
@@ -90,8 +90,6 @@ def look_up_files(site: Site, request: Request, starts: bool) -> Request:
     sources = [item.partition(":")[0] for item in request.stage_in]
     if not (request.container or sources):
         return request
-    from hpclaunch.profile.search import match_host
-
     sizes = {source: _size(_expanded(source)) for source in sources if "$" not in _expanded(source)}
     return _with(
         request,
@@ -112,8 +110,7 @@ def _image_problem(image: str) -> str:
     path = _expanded(image)
     if "$" in path or not re.match(r"[/.]|.*\.(sif|sqsh|squashfs|img)$", path):
         return ""
-    size = _size(path)
-    if size is None:
+    if (size := _size(path)) is None:
         return f"there is no image {image}{_nearest(path)}"
     if Path(path).is_file() and size < _SMALLEST_IMAGE:
         return f"{image} is no image, as it has only {size} bytes; build or download it again"
@@ -135,7 +132,6 @@ def look_up_folders(site: Site, request: Request, here: bool) -> Request:
         return request
     from hpclaunch.job.checks.directives import output_folders  # only few requests have directives
     from hpclaunch.job.directives.read import read_options
-    from hpclaunch.profile.search import match_host
 
     folders = output_folders(read_options(request.directive, site.scheduler))
     missing = missing_folders(folders, here or (bool(folders) and match_host() == request.site))

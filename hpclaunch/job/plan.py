@@ -12,7 +12,7 @@ from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost
 from hpclaunch.job.directives.options import Script
 from hpclaunch.job.request import Basis, Request
-from hpclaunch.job.resources import Resources
+from hpclaunch.job.resources import FIELDS, Resources
 from hpclaunch.job.staging import Staging
 from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Qos
@@ -107,11 +107,6 @@ class Plan(Resources, frozen=True, kw_only=True):
         return self.nodes - self.spares
 
     @property
-    def min_nodes(self) -> int:
-        """Return the nodes with which the training may go on, at least."""
-        return self.request.min_nodes or self.training_nodes
-
-    @property
     def elastic(self) -> bool:
         """Whether ranks that fail are started again in the same allocation."""
         return self.launcher == "torchrun" and self.max_restarts > 0
@@ -119,7 +114,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     @property
     def may_lose(self) -> int:
         """Return how many nodes may die without an end of the job."""
-        return self.nodes - self.min_nodes if self.elastic else 0
+        return self.nodes - (self.request.min_nodes or self.training_nodes) if self.elastic else 0
 
     @property
     def workload(self) -> str | None:
@@ -175,7 +170,8 @@ class Plan(Resources, frozen=True, kw_only=True):
             nodes = self.training_nodes if name == "world_size" else self.nodes
             return Basis(("plan.nodes", f"plan.{each}"), f"{counted(nodes, 'node')} x {amount} a node = {value}")
         if name == "select":
-            return Basis(tuple(self.keys_of_select()))
+            named = re.findall(r"\{(\w+)\}", "".join(filter(self.filled, self.site.chunk)))
+            return Basis(("plan.nodes", *(f"plan.{FIELDS[one]}" for one in named), "site.chunk"))
         if name == "starts_per_node" and value != self.tasks_per_node:
             return Basis(("plan.launcher",), f"one, as {self.launcher} starts the ranks of a node itself = 1")
         if name == "cpus_per_start" and value != self.cpus_per_task:
@@ -256,21 +252,16 @@ class Plan(Resources, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Return size, walltime and price on one line."""
         nodes = f"{self.fewest_nodes - self.spares} to " if self.fewest_nodes else ""
-        parts = [
+        attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
+        queued = not self.scheduler.here
+        parts = {
             f"{self.name} {self.partition_name}: {nodes}{counted(self.training_nodes, 'node')} x "
-            f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}"
-        ]
-        if self.spares:
-            parts.append(counted(self.spares, "spare node"))
-        if not self.scheduler.here:
-            parts.append(f"{self.cpus} cpus")
-        if self.gpus_per_node:
-            parts.append(f"{self.gpus} GPUs")
-        if self.mem_gb:
-            parts.append(f"{self.mem_gb} GB")
-        if not self.scheduler.here and not self.run_id:
-            attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
-            parts.append(f"walltime {attempts}{self.walltime}")
-        if self.price and not self.scheduler.here:
-            parts.append(self.price)
-        return ", ".join(parts)
+            f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}": True,
+            counted(self.spares, "spare node"): self.spares,
+            f"{self.cpus} cpus": queued,
+            f"{self.gpus} GPUs": self.gpus_per_node,
+            f"{self.mem_gb} GB": self.mem_gb,
+            f"walltime {attempts}{self.walltime}": queued and not self.run_id,
+            self.price: queued and self.price,
+        }
+        return ", ".join(text for text, told in parts.items() if told)

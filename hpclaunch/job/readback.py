@@ -41,8 +41,7 @@ def differences(plan: Plan, script: str) -> Iterator[str]:
     nodes, has = asked.nodes, asked.values
     words = "{cpus}{gpus}" if plan.site.totals else "".join(plan.site.chunk)
     if slurm:
-        words = plan.site.gpu_directive
-        words += "" if "cpus" in plan.site.omit else "{cpus}"
+        words = plan.site.gpu_directive + ("" if "cpus" in plan.site.omit else "{cpus}")
     cpus_per_node = plan.cpus_per_start * plan.starts_per_node if slurm else plan.cpus_per_node
     rows = [
         ("nodes", nodes, plan.nodes if slurm or found.first("l.select") else None),

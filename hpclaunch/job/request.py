@@ -9,17 +9,13 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.types import Count, Launcher, Line, Price, Record, Variable, Word, about
+from hpclaunch.profile.types import Count, Launcher, Line, Price, Record, Variable, Word, about, matches
 from hpclaunch.profile.yamlfile import mistakes
 
 # What PBS accepts (OpenPBS ck_job_name.c); Slurm makes a file name of it.
-JobName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9._+-]{1,230}$(?!\n)", extra={"rule": "at most 230 letters, digits and ._+-"})
-]
-Text = Annotated[str, Meta(pattern=r"^[^\x00]*$(?!\n)", extra={"rule": "text without a zero byte"})]
-Nodes = Annotated[
-    str, Meta(pattern=r"^[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$(?!\n)", extra={"rule": "a number, or MIN:MAX in quotes"})
-]
+JobName = Annotated[str, matches(r"[A-Za-z0-9._+-]{1,230}", "at most 230 letters, digits and ._+-")]
+Text = Annotated[str, matches(r"[^\x00]*", "text without a zero byte")]
+Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or MIN:MAX in quotes")]
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 _HIDDEN = "(hidden)"

@@ -9,7 +9,7 @@ from msgspec import Struct
 from hpclaunch.profile.model import Partition, Site
 
 # What a word of a directive may name, and the plan's value for it.
-_FIELDS = {
+FIELDS = {
     "account": "account",
     "cpus": "cpus_per_node",
     "gpus": "gpus_per_node",
@@ -54,7 +54,7 @@ class Resources(Struct, frozen=True, kw_only=True):
 
     def filled(self, text: str) -> str:
         """Return a profile's word or directive with its {names} filled in, or "" if one of them is 0 or none."""
-        values = {name: getattr(self, _FIELDS[name]) for name in re.findall(r"\{(\w+)\}", text)}
+        values = {name: getattr(self, FIELDS[name]) for name in re.findall(r"\{(\w+)\}", text)}
         return re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), text) if all(values.values()) else ""
 
     @property
@@ -77,8 +77,3 @@ class Resources(Struct, frozen=True, kw_only=True):
         """Return the directive of the file systems, or "" if none need to be named."""
         names = self.site.storage_join.join(self.storage if self.site.storage_roots else ())
         return self.site.storage_directive.replace("{names}", names) if names else ""
-
-    def keys_of_select(self) -> list[str]:
-        """Return the keys that `select` was made from."""
-        names = re.findall(r"\{(\w+)\}", "".join(filter(self.filled, self.site.chunk)))
-        return ["plan.nodes", *(f"plan.{_FIELDS[name]}" for name in names), "site.chunk"]

@@ -76,8 +76,7 @@ class Sizes(Struct):
         offered, words, keys = self._offered_cpus(nodes, gpus)
         cpus_per_task = self.given("cpus_per_task", "request.cpus_per_task")
         if cpus_per_task is None:
-            shared = f" / {tasks} tasks a node" if tasks > 1 else ""
-            by = ("plan.tasks_per_node",) if tasks > 1 else ()
+            shared, by = (f" / {tasks} tasks a node", ["plan.tasks_per_node"]) if tasks > 1 else ("", [])
             cpus_per_task = self.made("cpus_per_task", max(offered // tasks, 1), *keys, *by, words=words + shared)
         cores, given = self.partition.cores_per_node, self.request.cpus_per_task
         if self.partition.whole_nodes and cores:
@@ -154,10 +153,6 @@ class Sizes(Struct):
         keys = (*self.basis["network"].keys, f"site.networks:{name}") if name else ()
         return self.made("network", self.site.networks.get(name, {}), *keys)
 
-    def time(self, name: str, *keys: str) -> int:
-        """Return the first of the keys that has a value, in seconds."""
-        return walltime.parse(self.given(name, *keys))
-
     def command(self) -> list[str]:
         """Return the command, that of a bundled workload if there is none."""
         if self.request.command:
@@ -199,7 +194,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     gpus, tasks, cpus_per_task, cpus = sizes.counts(nodes)
     mem = sizes.gigabytes("mem_gb", "ask_memory", cpus)
     jobfs = sizes.gigabytes("jobfs_gb", "ask_jobfs", cpus)
-    seconds = sizes.time("walltime", "request.walltime", "site.default_walltime")
+    seconds = walltime.parse(sizes.given("walltime", "request.walltime", "site.default_walltime"))
     max_attempts = sizes.given("max_attempts", "request.max_attempts", "site.max_attempts")
     hang_after = sizes.given("hang_seconds", "request.hang_after", "site.hang_after")
     bare, box = request.module == NONE, request.container
@@ -207,9 +202,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
     command = sizes.command()
     datasets = not request.command and request.workload in (None, MNIST)
     storage = file_systems(site, request, command, modules=not bare, datasets=datasets)
-    whole = partition.whole_nodes or (
-        site.multi_node == "exclusive" and (nodes > 1 or "--exclusive" in request.directive)
-    )
+    exclusive = nodes > 1 or "--exclusive" in request.directive
+    whole = partition.whole_nodes or (exclusive and site.multi_node == "exclusive")
     cost = job_cost(
         partition.charge,
         nodes=nodes,
@@ -224,6 +218,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         job_name = name_of(command, scheduler(site.scheduler))
         sizes.made("job_name", job_name, "plan.command", words="after the command")
     sizes.given("template", "request.template", "site.template", "site.scheduler")
+    modules = "request.module" if request.module else "site.container" if box else "site.modules"
     alias = "" if wanted == partition_name else f"{wanted} is another name of {partition_name}"
     sizes.basis |= {
         "name": Basis(("request.site",)),
@@ -233,9 +228,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         "grace_seconds": Basis(("site.grace",)),
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
-        "modules": Basis(
-            ("partition.modules", "request.module" if request.module else "site.container" if box else "site.modules")
-        ),
+        "modules": Basis(("partition.modules", modules)),
         "directives": Basis(("site.directives", "request.directive")),
         "cost": Basis(("partition.charge",), cost.explained if cost else ""),
         **{f"storage:{name}": basis for name, basis in storage.items()},
@@ -270,7 +263,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         spares=request.spares or 0,
         max_restarts=sizes.restarts(nodes),
         preflight=sizes.given("preflight", "request.preflight", "site.preflight"),
-        warn_seconds=sizes.time("warn_seconds", "request.warn_before", "site.warn_before"),
+        warn_seconds=walltime.parse(sizes.given("warn_seconds", "request.warn_before", "site.warn_before")),
         staging=make_staging(request, nodes if scheduler(site.scheduler).starts_ranks else 1),
         hang_seconds=walltime.parse(hang_after) if hang_after else 0,
         foreign=profile.foreign,

@@ -43,7 +43,7 @@ def site_mistakes(site: Site) -> Iterator[tuple[Key, str]]:
         for word in (name, *partition.aliases):
             if owners.setdefault(word, name) != name:
                 yield ("partitions", name), f"the name {word} is partition {owners[word]}'s already"
-        for key, message in (*_words(partition), *_partition_mistakes(partition), *_tiers(partition)):
+        for key, message in (*_words(partition), *_partition_mistakes(partition)):
             yield ("partitions", name, *key), message
 
 
@@ -89,8 +89,7 @@ def _gpu_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
 
 def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     yield from _gpu_mistakes(partition)
-    charge = partition.charge
-    if charge and partition.free:
+    if partition.charge and partition.free:
         yield ("free",), "has a charge: leave one of them out"
     for key in ("mem_gb_per_node", "jobfs_gb_per_node"):
         most, usual = getattr(partition, key), getattr(partition, f"default_{key}")
@@ -103,19 +102,16 @@ def _partition_mistakes(partition: Partition) -> Iterator[tuple[Key, str]]:
     for i, qos in enumerate(partition.qos):
         yield from _unknown(qos.unconfirmed, Qos, ("qos", i, "unconfirmed"))
     yield from _unknown(partition.unconfirmed, Partition, ("unconfirmed",))
+    for size in ("max_cores", "max_nodes"):
+        sizes = [getattr(tier, size) or 10**9 for tier in partition.walltime]
+        if sizes != sorted(set(sizes)) and {*sizes} != {10**9}:
+            yield ("walltime",), f"{size} must rise from one tier to the next, and only the last may lack it"
 
 
 def _detect_mistakes(detect: dict[str, str]) -> Iterator[tuple[Key, str]]:
     for name, value in detect.items():
         if name.startswith("/") != (value == "exists"):
             yield ("detect", name), f"expected a variable and its value, or a path and `exists` (it says {value!r})"
-
-
-def _tiers(partition: Partition) -> Iterator[tuple[Key, str]]:
-    for size in ("max_cores", "max_nodes"):
-        sizes = [getattr(tier, size) or 10**9 for tier in partition.walltime]
-        if sizes != sorted(set(sizes)) and {*sizes} != {10**9}:
-            yield ("walltime",), f"{size} must rise from one tier to the next, and only the last may lack it"
 
 
 def _no_pattern(text: str) -> str | None:

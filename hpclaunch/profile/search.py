@@ -37,12 +37,9 @@ class Profile(Struct, frozen=True):
 
 def available(packs: bool = True) -> dict[str, Path]:
     """Return the profiles on the search path and in site packs, name to file, without shadowed ones, by name."""
-    found: dict[str, Path] = {}
-    for folder in [*paths.search_path("site_profiles"), *(paths.in_packs("site_profiles") if packs else ())]:
-        for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
-            if path.is_file():
-                found.setdefault(path.stem, path)
-    return dict(sorted(found.items()))
+    folders = [*paths.search_path("site_profiles"), *(paths.in_packs("site_profiles") if packs else ())]
+    files = (path for folder in reversed(folders) for path in folder.glob("*.yaml") if path.is_file())
+    return dict(sorted({path.stem: path for path in files}.items()))
 
 
 def load(name: str) -> Profile:

@@ -6,7 +6,6 @@ http://wiki.mpich.org/mpich/index.php/Using_the_Hydra_Process_Manager
 
 import argparse
 import os
-import subprocess
 import sys
 
 from hpclaunch.rehearsal.processes import run_together
@@ -22,14 +21,10 @@ def main() -> int:
         parser.add_argument(option, required=True)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    tasks = []
+    environments = []
     for rank in range(options.n):
         node, local_rank = divmod(rank, options.ppn)
-        places = (
-            {"PALS_RANKID": rank, "PALS_NODEID": node, "PALS_LOCAL_RANKID": local_rank} if pals else {"PMI_RANK": rank}
-        )
-        environment = {**os.environ, **{name: str(value) for name, value in places.items()}}
-        tasks.append(
-            subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
-        )
-    return max(run_together(tasks, end_others=True))
+        place = {"PALS_RANKID": rank, "PALS_NODEID": node, "PALS_LOCAL_RANKID": local_rank}
+        place = place if pals else {"PMI_RANK": rank}
+        environments.append(os.environ | {name: str(value) for name, value in place.items()})
+    return max(run_together(options.command, environments, end_others=True))

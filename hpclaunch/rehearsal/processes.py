@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,11 +77,15 @@ def end(find: Callable[[], Collection[int]], seconds: float) -> None:
     kill(find)
 
 
-def run_together(tasks: Sequence[subprocess.Popen[bytes]], end_others: bool) -> list[int]:
-    """Wait for the tasks, each in a session of its own, and return their exit codes.
+def run_together(words: list[str], environments: Iterable[Mapping[str, str]], end_others: bool) -> list[int]:
+    """Run a command in each of the environments, each time in a session of its own, and return the exit codes.
 
-    TERM ends them all; with `end_others` so does the failure of one.
+    TERM ends all; with `end_others` so does the failure of one.
     """
+    tasks = [
+        subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        for environment in environments
+    ]
 
     def alive() -> list[int]:
         return [-task.pid for task in tasks if task.poll() is None]  # a signal reaches all of a task's processes

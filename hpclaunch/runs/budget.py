@@ -65,9 +65,8 @@ def _number(match: re.Match[str]) -> float:
 
 def _scale(printed: str, unit: str) -> float | None:
     """Return the factor to the site's unit: 1e3 for KSU if it is SU; None for another unit."""
-    if printed.upper() in ("", unit.upper()) or (
-        unit.endswith("hours") and printed.lower() in ("h", "hours", "heures")
-    ):
+    hours = unit.endswith("hours") and printed.lower() in ("h", "hours", "heures")
+    if hours or printed.upper() in ("", unit.upper()):
         return 1
     return _SCALES.get(printed[:1].upper()) if printed[1:].upper() == unit.upper() else None
 

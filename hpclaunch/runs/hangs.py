@@ -63,10 +63,7 @@ def _innermost(stack: list[Frame]) -> str:
 
 def _ranks(ranks: list[int]) -> str:
     """Return `rank 7`, or `ranks 0-3, 5`."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][-1] + 1:
-            spans[-1][1:] = [rank]
-        else:
-            spans.append([rank])
-    return ("ranks " if len(ranks) > 1 else "rank ") + ", ".join("-".join(map(str, span)) for span in spans)
+    known = set(ranks)
+    firsts, lasts = ([rank for rank in ranks if rank + step not in known] for step in (-1, 1))
+    spans = (f"{first}-{last}" if first < last else str(first) for first, last in zip(firsts, lasts, strict=True))
+    return ("ranks " if len(ranks) > 1 else "rank ") + ", ".join(spans)

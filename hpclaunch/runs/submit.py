@@ -48,6 +48,7 @@ def submit(kind: Scheduler, script: str, attempts: int, runs: Path, after: Seque
 
 def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
+<<<<<<< HEAD
     return record(plan.about, registry.encode(plan.hidden(), indent=2), script, ids)
 
 
@@ -56,6 +57,10 @@ def record(known: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str
     folder = runs.absolute() / ids[0]
     about = {"id": ids[0], "folder": str(folder), "submitted": time.time()}
     run = msgspec.convert({**known, **about}, Run)
+=======
+    folder = Path(RUNS, ids[0]).absolute()
+    run = msgspec.convert(plan.about | {"id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
+>>>>>>> next14
 
     def fill() -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ class Watch:
         self._asked: dict[Group, float] = {}  # when, by group of runs that are asked for together
         self._misses: Counter[Group] = Counter()
         self._not_known: Counter[Key] = Counter()
-        self._looked = self._refreshed = 0.0
+        self._looked = 0.0
         for run in watched:
             self.add(run)
 
@@ -61,26 +61,20 @@ class Watch:
         now = time.time()
         if force or self._new or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            self._refresh(now)
-            groups = schedulers.groups(self._open.values())
+            if any(run.host for run in self._open.values()):
+                from hpclaunch.schedulers import mirror
+
+                with suppress(SchedulerError):  # reported when the scheduler is asked
+                    mirror.refresh(list(self._open.values()), REFRESH_SECONDS)
             errors = [
                 error
-                for group, mine in groups.items()
+                for group, mine in schedulers.groups(self._open.values()).items()
                 if force or self._due(group, mine, now)
                 for error in self._ask(group, mine, now)
             ]
             if errors:
                 raise errors[0]
         return not self._open
-
-    def _refresh(self, now: float) -> None:
-        """Refresh the copies; that a host is out of reach is reported when its scheduler is asked."""
-        if now - self._refreshed >= REFRESH_SECONDS and any(run.host for run in self._open.values()):
-            from hpclaunch.schedulers import mirror
-
-            with suppress(SchedulerError):
-                mirror.refresh(list(self._open.values()))
-            self._refreshed = time.time()
 
     def _due(self, group: Group, runs: list[Run], now: float) -> bool:
         """Tell whether to ask for `runs`."""

@@ -174,4 +174,6 @@ def _sockets() -> Path | None:
 
 
 def _last(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    """Return the last line, of ssh rather than of rsync, which only says that it failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next(reversed([line for line in lines if not line.startswith("rsync")] or lines), "")

@@ -35,9 +35,8 @@ def slurm_seconds(text: str) -> int:
     if not (found := re.fullmatch(_CLOCK, text)):
         raise ValueError(f"{text!r} is no walltime; use HH:MM:SS or D-HH:MM:SS")
     parts = [int(part) for part in found.groups() if part is not None]
-    if len(parts) == 3:
-        return parts[0] * 3600 + parts[1] * 60 + parts[2]
-    return parts[0] * 60 + (parts[1] if len(parts) == 2 else 0)
+    hours, minutes, seconds = parts if len(parts) == 3 else [0, *parts, 0][:3]
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def pbs_gb(text: str) -> float:

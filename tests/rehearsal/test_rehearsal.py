@@ -62,6 +62,14 @@ def test_other_ways_to_request_nodes(site, partition, account):
 
 
 @pytest.mark.train
+def test_network_interfaces_of_the_site_are_left_out():
+    """What names an interface that this machine lacks would fail here; what it has stays."""
+    words = ("--env", "GLOO_SOCKET_IFNAME=ib0,ib1", "--env", "NCCL_SOCKET_IFNAME=lo")
+    (rank, *_) = rehearse("jean-zay", *words, "--", "python", "-c", REPORT, nodes=1).glob("rank-0.log")
+    names = json.loads(rank.read_text())
+    assert ("GLOO_SOCKET_IFNAME" in names, names["NCCL_SOCKET_IFNAME"]) == (False, "lo")
+
+
 @pytest.mark.parametrize("site", SITES)
 def test_torchrun_numbers_nodes_and_ranks_alike(site):
     """Under torchrun each rank's NODE_RANK agrees with its RANK, and all meet at one address."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, program, start, state, submit, wait_until
+from conftest import call, program, slow, start, state, submit, wait_until
 
 # Runs here what it is given, as a user with a home folder and a PATH of their own; counts connections; breaks when told.
 SSH = """#!/bin/bash
@@ -80,6 +81,7 @@ def there(tmp_path, work, monkeypatch):
     program(tmp_path / "bin" / "ssh", SSH.format(there=there))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (there / "bin" / "python").symlink_to(sys.executable)
     (work / "site_profiles").mkdir()
     (work / "site_profiles" / "cluster.yaml").write_text(SITE)
     (work / "train.py").write_text("print('hello')\nopen('result.txt', 'w').write('42')\n")
@@ -187,9 +189,7 @@ def test_the_second_upload_sends_what_differs(there, work):
     assert not first.samefile(second)
 
 
-@pytest.mark.parametrize(
-    "lost", [2, pytest.param(3, marks=pytest.mark.slow), 4, 5, pytest.param(6, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("lost", [2, slow(3), 4, 5, slow(6)])
 def test_a_lost_connection_loses_nothing(there, work, lost):
     """Whichever command's answer is lost, the job is submitted once and its id comes."""
     (there / "lossy").write_text(str(lost))
@@ -200,7 +200,7 @@ def test_a_lost_connection_loses_nothing(there, work, lost):
     assert call("logs", job) == "[0] hello\n"
 
 
-@pytest.mark.parametrize("after", [4, 5])
+@pytest.mark.parametrize("after", [4, slow(5)])
 def test_an_interrupted_submission_goes_on(there, after):
     """When the host stays out of reach, one command goes on later, and submits nothing twice."""
     (there / "down-after").write_text(str(after))

@@ -26,6 +26,7 @@ __all__ = ["CHECKS", "Check", "Diagnostic", "Found", "Script", "check_plan", "ch
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
 _SCRIPT = "the job script, templates/"
 _REQUEST = "hpclaunch render --help"
+_FILES = "this machine's files"
 
 _of_directives = partial(Check, options="directive", source=QSUB, sources={"slurm": SBATCH})
 # In the order in which users read the diagnostics.
@@ -79,14 +80,9 @@ CHECKS: dict[str, Check] = {
     "expiring": Check(folders.expiring, "expiring", options="env command"),
     "reach": Check(folders.reach, "only_on", options="command setup env venv partition"),
     "download": Check(downloads.download, "internet", options="command setup env partition"),
-    "container": Check(
-        files.container, "container vendor", options="container launcher venv", source="this machine's files"
-    ),
+    "container": Check(files.container, "container vendor", options="container launcher venv", source=_FILES),
     "staging": Check(
-        files.staging,
-        "jobfs_gb_per_node local_disk",
-        options="stage_in stage_out jobfs_gb",
-        source="this machine's files",
+        files.staging, "jobfs_gb_per_node local_disk", options="stage_in stage_out jobfs_gb", source=_FILES
     ),
     "commands": Check(command.removed_commands, "removed_commands", options="command setup"),
     "launcher": Check(command.launcher, options="command launcher", source=_SCRIPT),

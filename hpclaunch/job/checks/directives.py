@@ -15,6 +15,7 @@ from hpclaunch.job.directives.options import Directives, Option, Script
 from hpclaunch.job.directives.read import dialect, read_options
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.search import Profile
+from hpclaunch.profile.yamlfile import Key
 from hpclaunch.schedulers.walltime import clock
 
 
@@ -134,24 +135,21 @@ def output_folders(given: Directives) -> set[str]:
 
 def arrays(plan: Plan) -> Iterator[Found]:
     """Refuse an array where a site takes none, of more jobs than it or the QoS takes, or of PBS jobs without -r y."""
-    given, site, qos = _given(plan), plan.site, plan.qos
+    given, site, part, qos = _given(plan), plan.site, plan.partition, plan.qos
     sure = not site.arrays and "arrays" not in site.unconfirmed
     reruns = site.rerunnable or plan.max_attempts > 1 or any(option.value == "y" for option in given.all("r"))
-    known = qos in plan.partition.qos and qos
-    place = partition_key(plan, "qos", plan.partition.qos.index(known), "max_jobs") if known else ()
+    limits: list[tuple[str, int | None, str, Key]] = [(plan.name, site.max_array, "in an array", ("max_array",))]
+    if qos in part.qos:
+        of = "a user, waiting ones included, whatever stands after %"
+        limits.append((qos.name, qos.max_jobs, of, partition_key(plan, "qos", part.qos.index(qos), "max_jobs")))
+    limits.append((plan.partition_name, part.max_jobs, "a user", partition_key(plan, "max_jobs")))
     for option in given.all("array", "J"):
         count = _array_size(option.value)
         rules = [
             (not site.arrays, f"{plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself",
              ("arrays",)),
-            (site.max_array and count > site.max_array,
-             f"{count} jobs exceed {plan.name}'s limit of {site.max_array} in an array; split it", ("max_array",)),
-            (known and known.max_jobs and count > known.max_jobs,
-             f"{count} jobs exceed {known and known.name}'s limit of {known and known.max_jobs} a user, waiting ones "
-             "included, whatever stands after %; split it", place),
-            (plan.partition.max_jobs and count > plan.partition.max_jobs,
-             f"{count} jobs exceed {plan.partition_name}'s limit of {plan.partition.max_jobs} a user; split it",
-             partition_key(plan, "max_jobs")),
+            *((most and count > most, f"{count} jobs exceed {name}'s limit of {most} {of}; split it", key)
+              for name, most, of, key in limits),
             (option.name == "J" and not reruns, "PBS makes arrays of rerunnable jobs only; use "
              + ("#PBS -r y" if plan.script else "--directive '-r y'"), ("rerunnable",)),
         ]  # fmt: skip
@@ -169,10 +167,8 @@ def _array_size(text: str) -> int:
 def signal(plan: Plan) -> Iterator[Found]:
     """Warn of a --signal that nothing hears: under torchrun, to the job's shell only, or to steps where none is."""
     script, use = plan.script, "" if plan.script else "; use --max-attempts, which warns the ranks"
-    for line in plan.directives:
+    for line in (one for one in plan.directives if one.startswith("--signal")):
         text = ""
-        if not line.startswith("--signal"):
-            continue
         if re.search(r"[=\s][\"']?(?:R?B|BR):", line):  # B:USR1@60, and not BUS@60
             if not (script and script.traps):
                 text = f"B: signals the job's shell only, no rank hears it; leave B: out{use or ', or trap it'}"

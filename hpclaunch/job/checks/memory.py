@@ -68,6 +68,5 @@ def jobfs(plan: Plan) -> Iterator[Found]:
     for line in plan.request.setup if script and "jobfs_gb" not in script.lines else ():
         if used := re.search(r"\$\{?(?:PBS_JOBFS|TMPDIR)\b(?!=)", line):
             text = f"{used[0].replace('{', '')} is node-local disk, of which a job gets little unless requested"
-            right = [{"jobfs_gb": plan.jobfs_gb_per_node}]
-            yield Found(text, ("ask_jobfs",), warns=True, suggestions=right, at=line)
+            yield Found(text, ("ask_jobfs",), True, suggestions=[{"jobfs_gb": plan.jobfs_gb_per_node}], at=line)
             return

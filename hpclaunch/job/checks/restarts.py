@@ -19,7 +19,7 @@ def restarts(plan: Plan) -> Iterator[Found]:
         text = f"{options}: the launcher {plan.launcher} cannot start ranks again, only torchrun can"
         yield Found(text, suggestions=[{"launcher": "torchrun"}])
     if request.min_nodes and request.min_nodes > fewest:
-        text = f"min-nodes {plan.min_nodes} exceeds the {fewest} nodes of the training"
+        text = f"min-nodes {request.min_nodes} exceeds the {fewest} nodes of the training"
         yield Found(text, suggestions=[{"min_nodes": fewest}])
 
 

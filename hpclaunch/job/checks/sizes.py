@@ -79,9 +79,8 @@ def whole_nodes(plan: Plan) -> Iterator[Found]:
         right: Suggestion = {"gpus_per_node": most} if plan.gpus > most else {"nodes": 1, "gpus_per_node": plan.gpus}
         yield Found(f"{text}on several nodes {plan.name} takes whole nodes only", key, suggestions=[right])
     if parts and way == "exclusive":
-        text += f"{when} for all "
-        text += ", ".join(filter(None, [f"{plan.nodes * most} {unit}", str(plan.cost or "")]))
-        yield Found(text, key, warns=True)
+        price = f", {plan.cost}" if plan.cost else ""
+        yield Found(f"{text}{when} for all {plan.nodes * most} {unit}{price}", key, warns=True)
     if way == "whole" and cores and written and written > cores and written % cores and not each:
         text = f"{written} cores are not whole nodes: on several nodes {plan.name} takes multiples of {cores}"
         yield Found(text, key, suggestions=[{"cpus_per_task": None}], certain=True)
@@ -117,8 +116,7 @@ def cpus(plan: Plan) -> Iterator[Found]:
     if part.cpus_per_gpu_exact and script.cpus and script.cpus != plan.nodes * share:
         text = f"{counted(script.cpus, 'core')} with {counted(plan.gpus, 'GPU')}: {where} requires {per_gpu} cores "
         yield Found(f"{text}for each GPU", key, suggestions=[default], certain=True)
-    whole = script.directives.last("exclusive")
-    given = plan.request.cpus_per_task or "cpus" in plan.site.omit or whole
+    given = plan.request.cpus_per_task or "cpus" in plan.site.omit or script.directives.last("exclusive")
     if plan.scheduler.starts_ranks and share // tasks > 1 and not given:
         text = f"no cores requested: each task gets 1, though {where} gives {per_gpu} with each GPU"
         right = [{"cpus_per_task": share // tasks}]

@@ -124,8 +124,7 @@ def env(plan: Plan) -> Iterator[Found]:
     for own in sorted(plan.scheduler.own_variables):
         set_in = [line for line in plan.request.setup if re.match(rf"\s*(?:export\s+)?{own}=", line)]
         for at in [*set_in, *([""] if own in names else [])]:
-            text = f"{own}: the scheduler sets it itself, on each node; use another name"
-            yield Found(text, warns=True, at=at)
+            yield Found(f"{own}: the scheduler sets it itself, on each node; use another name", warns=True, at=at)
     for name in names:
         if name in RESERVED or name.startswith("HPCLAUNCH_"):
             yield Found(f"--env {name}: the job sets it itself, on each rank; leave it out")

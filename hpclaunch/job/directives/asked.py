@@ -95,8 +95,7 @@ def start(profile: Profile, directives: Directives, typed: Mapping[str, Any]) ->
     for option in directives.options:
         if found := re.search(r"\$\{?\w+\}?", option.value):
             unsure = option.name in ("o", "e") and "PBS_JOBID" in found[0]  # whether that is expanded is not known
-            text = f"{option.directive}: {found[0]} is not expanded in a directive"
-            directives.say(option.line, text, warns=unsure)
+            directives.say(option.line, f"{option.directive}: {found[0]} is not expanded in a directive", warns=unsure)
     return Asked(profile, directives, Partition(), {"site": profile.name} | dict(typed))
 
 

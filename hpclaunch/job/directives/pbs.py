@@ -130,10 +130,8 @@ def _sizes(asked: Asked) -> None:
         own = {"nodes": of_cpus, "cpus_per_task": of_cpus, "gpus_per_node": of_gpus}
         asked.lines |= {key: (one or first).line for key, one in own.items()}
     # mem and jobfs are totals of the job, mem in a chunk is the chunk's.
-    for name, key in (("l.mem", "mem_gb"), ("l.jobfs", "jobfs_gb")):
-        chunk = (
-            Option(option.line, "mem", pairs["mem"], "mem") if option and name == "l.mem" and "mem" in pairs else None
-        )
+    in_chunk = Option(option.line, "mem", pairs["mem"], "mem") if option and "mem" in pairs else None
+    for name, key, chunk in (("l.mem", "mem_gb", in_chunk), ("l.jobfs", "jobfs_gb", None)):
         if of_size := chunk or given.first(name):
             asked.lines[key] = of_size.line
             if gb := given.value(of_size, pbs_gb if chunk else _gb):

@@ -35,8 +35,9 @@ def main() -> int:
     given, rest = getopt.getopt(sys.argv[1:], "v:W:")  # -W: the jobs run in order anyway
     script = sys.stdin.buffer.read() if rest in ([], ["-"]) else Path(rest[0]).read_bytes()
     options = directives(script.decode(errors="surrogateescape")) | {name[1:]: value for name, value in given}
-    try:
-        passed = dict(_passed(item) for item in options.get("v", "").split(",") if item)
+    items = (item.partition("=") for item in options.get("v", "").split(",") if item)
+    try:  # one without a value has that of the caller's environment
+        passed = {name: value if equals else os.environ[name] for name, equals, value in items}
     except KeyError:
         print("qsub: cannot send environment with the job", file=sys.stderr)
         return 3
@@ -48,9 +49,3 @@ def main() -> int:
     (folder / QUEUE / f"{time.time_ns():020}.json").write_text(json.dumps(job))
     print(job_id)
     return 0
-
-
-def _passed(item: str) -> tuple[str, str]:
-    """Return a variable of -v; without a value it has that of the caller's environment. Raises KeyError."""
-    name, equals, value = item.partition("=")
-    return name, value if equals else os.environ[name]

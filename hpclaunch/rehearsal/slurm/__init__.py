@@ -31,8 +31,7 @@ def rehearse(plan: Plan, script: str, folder: Path) -> int:
 
     `folder` is for what this rehearsal needs.
     """
-    path = folder / "job.sh"
-    path.write_text(script, encoding="utf-8", errors="surrogateescape")
+    (folder / "job.sh").write_text(script, encoding="utf-8", errors="surrogateescape")
     defaults = {"job-name": "job.sh", "output": "slurm-%j.out"}
     options = defaults | dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", script, re.MULTILINE))
     job_id = str(os.getpid())

@@ -106,9 +106,8 @@ def table(kind: str, fields: str, *where: str) -> list[list[str]]:
 
 
 def _limits(wall: str, tres: str, jobs: str) -> Limits:
-    found = {"seconds": length} if (length := seconds(wall)) else {}
-    if most := number(jobs):
-        found["jobs"] = most
+    limits = {"seconds": seconds(wall), "jobs": number(jobs)}
+    found = {key: limit for key, limit in limits.items() if limit}
     for key, _, amount in (pair.partition("=") for pair in tres.split(",")):
         if key in _TRES and (count := number(amount)):
             found = _tightest(found, {_TRES[key]: count})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.machine import SECONDS, WORD, Kind, Machine, Part, Value, commonest
-from hpclaunch.schedulers.slurm.accounting import Accounting, Limits, listed, number, seconds
+from hpclaunch.schedulers.slurm.accounting import Accounting, listed, number, seconds
 
 Row = Mapping[str, str]
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
@@ -100,11 +100,8 @@ def _part(name: str, row: Row, every: Sequence[tuple[Row, Kind]], accounting: Ac
     cpus = number(row.get("MaxCPUsPerNode"))
     if cpus and cpus < kind.cores * kind.threads:
         values["cores_per_node"] = Value(max(cpus // kind.threads, 1), f"{said}: MaxCPUsPerNode")
-    own: Limits = {}
-    if length := seconds(row.get("MaxTime", "")):
-        own["seconds"] = length
-    if most := number(row.get("MaxNodes")):
-        own["nodes"] = most
+    limits = {"seconds": seconds(row.get("MaxTime", "")), "nodes": number(row.get("MaxNodes"))}
+    own = {key: limit for key, limit in limits.items() if limit}
     values |= accounting.limit(own, row, Kind(values["cores_per_node"].value, kind.gpus, threads=kind.threads), said)
     words = {word for node, _ in nodes for word in node.get("ActiveFeatures", "").split(",") if WORD.match(word)}
     if words:
