@@ -30,7 +30,7 @@ once() { # FOLDER NUMBER COMMAND... <INPUT
 # Print the folder of all runs, whose default is in SCRATCH or the home folder, and where its links lead.
 root() { # [FOLDER]
     cd && eval "folder=\"${1:-\${SCRATCH:-\$HOME\}/hpclaunch}\""
-    case $folder in "~/"*) folder=$HOME/${folder#??} ;; /*) ;; *) folder=$PWD/$folder ;; esac
+    case $folder in "$HOME"/* | /*) ;; *) folder=$PWD/$folder ;; esac
     echo "$folder" && realpath -m "$folder"
 }
 

@@ -28,7 +28,7 @@ def fetch_command(job: str, patterns: tuple[str, ...]) -> None:
         raise HpclaunchError(f"{run.id} ran on this machine: its files are in {run.submitted_from}")
     found = remote.results(run, patterns)
     if not found:
-        raise HpclaunchError(f"{run.id}: no new files{' fit' if patterns else ''} in {run.host}:{run.remote}")
+        raise HpclaunchError(f"{run.id}: no new file{' fits' if patterns else ''} in {run.host}:{run.remote}")
     talk(f"{counted(len(found), 'file')}, {upload.megabytes(sum(found.values()))} from {run.host}:{run.remote}")
     remote.fetch(run, list(found), shown=sys.stderr.isatty())
     for name, size in found.items():

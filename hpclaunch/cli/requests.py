@@ -76,7 +76,7 @@ def planned_request(
     here: bool = False,
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
-    there: str | None = None,
+    there: str = "",
 ) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 

@@ -23,7 +23,13 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 
-INTERRUPTED = 130  # what a shell shows of a program that Ctrl-C ended
+
+def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        from hpclaunch.runs import remote
+
+        _go_on(remote.find(name))
+        ctx.exit()
 
 
 @job_command("submit")
@@ -36,7 +42,14 @@ INTERRUPTED = 130  # what a shell shows of a program that Ctrl-C ended
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @HOST
 @REMOTE_FOLDER
-@click.option("--resume", metavar="NAME", help="Go on with a submission by ssh that was interrupted.")
+@click.option(
+    "--resume",
+    metavar="NAME",
+    callback=_resume,
+    expose_value=False,
+    is_eager=True,
+    help="Go on with an interrupted submission by ssh.",
+)
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -49,7 +62,6 @@ def submit_command(
     script: Path | None,
     host: str | None,
     remote_folder: str | None,
-    resume: str | None,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -59,20 +71,10 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    if resume is not None:
-        from hpclaunch.runs import remote
-
-        _stay(_submit_there(remote.find(resume)), wait_for_end, follow)
-        return
     values |= {name: None for name in ("command", "workload") if nearer(ctx, "script", name)}
-    below = there = None
-    if host := _host(ctx, host, values["site"]):
-        from hpclaunch.runs import remote
-
-        values["site"] = values["site"] or _site_of(host)
-        below, there = remote.root(host, remote_folder)
+    host, below, real = _place(ctx, values, host, remote_folder) if host else ("", "", "")
     # An earlier job may make the program.
-    request, profile = planned_request(ctx, values, starts=not after, there=there)
+    request, profile = planned_request(ctx, values, starts=not after, there=real)
     before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
     name = ""
     if script is None:
@@ -93,16 +95,10 @@ def submit_command(
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    if host and below:
-        _show_files(plan, f"{host}:{below}", yes, quiet)
-        run = _submit_there(remote.prepare(plan, text, host, below, before, name), plan)
+    if host:
+        run = _submit_there(plan, text, (host, below), before, name, yes)
     else:
         run = _submit(plan, text, before, name)
-    _stay(run, wait_for_end, follow)
-
-
-def _stay(run: registry.Run, wait_for_end: bool, follow: bool) -> None:
-    """Wait for the end of a run, if that is asked for, and exit with its code."""
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
 
@@ -115,10 +111,12 @@ def _stay(run: registry.Run, wait_for_end: bool, follow: bool) -> None:
         raise SystemExit(wait([run])[0])
 
 
-def _host(ctx: click.Context, host: str | None, site: str | None) -> str | None:
-    """Return the host to submit on, None for this machine. Raises HpclaunchError if it cannot be one."""
-    if host is None:
-        return None
+def _place(ctx: click.Context, values: dict[str, Any], host: str, folder: str | None) -> tuple[str, str, str]:
+    """Return the host to submit on, the folder of runs there and where that leads; settle the site.
+
+    The host is "" if the site is this machine. Raises HpclaunchError.
+    """
+    from hpclaunch.runs import remote
     from hpclaunch.schedulers import ssh
 
     source, file = ctx.get_parameter_source("host"), config_file()
@@ -127,46 +125,38 @@ def _host(ctx: click.Context, host: str | None, site: str | None) -> str | None:
             f"{quote(paths.shown(file))}: host {host} is not used: your files would be sent there",
             f"if it is yours, use --host {host}, or move the line to {paths.shown(paths.user_config())}/hpclaunch.yaml",
         )
-    if site and scheduler(search.load(site).site.scheduler).here:
+    names = list(dict.fromkeys([host.rpartition("@")[2], ssh.settings(host).get("hostname", "")]))
+    site = values["site"] or search.match_host(*names) or next(filter(search.available().__contains__, names), None)
+    if not site:
+        raise HpclaunchError(f"which site is {' or '.join(names)}? No profile knows it; use --site")
+    values["site"] = site
+    if scheduler(search.load(site).site.scheduler).here:
         if source is ParameterSource.COMMANDLINE:
             raise HpclaunchError(f"--host {host}: {site} is this machine; use the --site of that host")
-        return None
-    return ssh.check(host)
+        return "", "", ""
+    return host, *remote.root(host, folder)
 
 
-def _site_of(host: str) -> str:
-    """Return the profile of a host, by its names or by its alias. Raises HpclaunchError if there is none."""
-    from hpclaunch.schedulers import ssh
-
-    names = list(dict.fromkeys(ssh.names(host)))
-    if found := search.match_host(*names) or next(filter(search.available().__contains__, names), None):
-        return found
-    raise HpclaunchError(f"which site is {' or '.join(names)}? No profile knows it; use --site")
-
-
-def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
-    """Print what travels, and warn of what the command needs and does not. Raises HpclaunchError if it is too much."""
+def _submit_there(
+    plan: Plan, text: str, place: tuple[str, str], before: list[str], name: str, yes: bool
+) -> registry.Run:
+    """Submit from a folder on another host; print before what is sent there."""
     from hpclaunch.runs import remote, upload
 
-    project = Path.cwd()
-    names = upload.files(project)
-    size = upload.measured(project, names, yes)
-    if not quiet:
-        talk(f"{size} to {where}")
-    for path in remote.stays(project, names, plan.request.command):
+    names = upload.files()
+    talk(f"{upload.measured(names, yes)} to {':'.join(place)}")
+    for path in upload.stays(names, plan.request.command):
         talk(f"warning: {path} stays here: git ignores it, or it is hidden")
+    return _go_on(remote.prepare(plan, text, *place, before, name), plan)
 
 
-def _submit_there(folder: Path, plan: Plan | None = None) -> registry.Run:
-    """Finish a submission on another host, print the id first."""
+def _go_on(folder: Path, plan: Plan | None = None) -> registry.Run:
     from hpclaunch.runs import remote
 
     try:
         return _warned(lambda: remote.finish(folder, _print_id, plan))
     except KeyboardInterrupt:
-        for line in ("interrupted", *remote.resume(folder)):
-            talk(line)
-        raise SystemExit(INTERRUPTED) from None
+        raise HpclaunchError("interrupted", *remote.resume(folder)) from None
 
 
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:
@@ -177,7 +167,7 @@ def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run
 
 
 def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
-    """Submit, and print the warnings after the id."""
+    """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
@@ -194,9 +184,9 @@ def _print_id(job_id: str) -> None:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
-def _last_attempt(run: registry.Run, host: str | None) -> str:
+def _last_attempt(run: registry.Run, host: str) -> str:
     """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or not on `host`."""
-    if run.host != (host or ""):
+    if run.host != host:
         raise HpclaunchError(f"--after {run.id}: that job runs on {run.host or 'this machine'}")
     if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
         if len(run.further_ids) < run.max_attempts - 1:

@@ -42,25 +42,19 @@ def at_once(plan: Plan) -> int:
 
 
 def submit(kind: Scheduler, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
-    """Submit a script with its further attempts, or one that submits these itself. Raises SchedulerError."""
+    """Submit a script, with its further attempts if there are several; return the ids. Raises SchedulerError."""
     return kind.submit_all(script, attempts, runs, after) if attempts > 1 else [kind.submit(script, after, name)]
 
 
 def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
-<<<<<<< HEAD
     return record(plan.about, registry.encode(plan.hidden(), indent=2), script, ids)
 
 
-def record(known: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
-    """Do what `note` does for a job of which this is `known`, its run folder in `runs`."""
+def record(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
+    """Do that with what `note` takes from a plan, for a run folder in `runs`."""
     folder = runs.absolute() / ids[0]
-    about = {"id": ids[0], "folder": str(folder), "submitted": time.time()}
-    run = msgspec.convert({**known, **about}, Run)
-=======
-    folder = Path(RUNS, ids[0]).absolute()
-    run = msgspec.convert(plan.about | {"id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
->>>>>>> next14
+    run = msgspec.convert({**about, "id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
 
     def fill() -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
 
 Key = tuple[str, str]  # a job's site and id
-Group = tuple[str, str, str]
+Group = tuple[str, str, str]  # of jobs that one question covers
 J = TypeVar("J", bound=Job)
 
 # Slurm before PBS: some Slurm sites have a qstat of Slurm's own.
@@ -165,7 +165,12 @@ def states(jobs: Sequence[Job]) -> tuple[dict[Key, State], list[HpclaunchError]]
         answers: dict[str, State] = {}
         unknown, failure = State(UNKNOWN), None
         try:
-            answers = _states_there(scheduler(name), mine) if host else scheduler(name).states(mine)
+            if host:
+                from hpclaunch.schedulers import mirror
+
+                answers = mirror.states(scheduler(name).states, mine)
+            else:
+                answers = scheduler(name).states(mine)
         except HpclaunchError as error:
             unknown, failure = State(UNKNOWN, f"no answer from {name}"), error
         told = {(job.site, job.id): answers.get(job.id) or job.recorded_end or unknown for job in mine}
@@ -173,9 +178,3 @@ def states(jobs: Sequence[Job]) -> tuple[dict[Key, State], list[HpclaunchError]]
             errors.append(failure)
         found |= told
     return found, errors
-
-
-def _states_there(kind: Scheduler, jobs: Sequence[Job]) -> dict[str, State]:
-    from hpclaunch.schedulers import mirror  # only with jobs of other hosts
-
-    return mirror.states(kind.states, jobs)

@@ -127,7 +127,7 @@ def test_only_what_a_pattern_fits_is_brought(there, work):
     job = submit(*HOST, "--wait", "--", "python3", "train.py")
     assert [line.split()[2] for line in call("fetch", job, "a.*", "*.py").splitlines()] == ["out/a.ckpt"]
     assert [line.split()[2] for line in call("fetch", job, "out").splitlines()] == ["out/a.ckpt", "out/b.ckpt"]
-    assert "no new files fit" in refused("fetch", job, "*.pt")
+    assert "no new file fits" in refused("fetch", job, "*.pt")
 
 
 def test_what_git_ignores_stays(there, work):
@@ -170,7 +170,7 @@ def test_too_large_a_project_is_refused(there, work):
     with (work / "data.bin").open("w") as file:
         file.truncate(600_000_000)
     message = refused("submit", *HOST, "--", "true")
-    assert "exceed 500 MB" in message
+    assert "exceed the limit of 500.0 MB" in message
     assert "data.bin (600.0 MB)" in message
     assert not (there / "home" / "hpclaunch").exists()
 
