@@ -95,10 +95,11 @@ def submit_command(
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    if host:
-        run = _submit_there(plan, text, (host, below), before, name, yes)
-    else:
-        run = _submit(plan, text, before, name)
+    run = (
+        _submit_there(plan, text, (host, below), before, name, yes, quiet)
+        if host
+        else _submit(plan, text, before, name)
+    )
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
 
@@ -138,13 +139,15 @@ def _place(ctx: click.Context, values: dict[str, Any], host: str, folder: str | 
 
 
 def _submit_there(
-    plan: Plan, text: str, place: tuple[str, str], before: list[str], name: str, yes: bool
+    plan: Plan, text: str, place: tuple[str, str], before: list[str], name: str, yes: bool, quiet: bool
 ) -> registry.Run:
     """Submit from a folder on another host; print before what is sent there."""
     from hpclaunch.runs import remote, upload
 
     names = upload.files()
-    talk(f"{upload.measured(names, yes)} to {':'.join(place)}")
+    size = upload.measured(names, yes)
+    if not quiet:
+        talk(f"{size} to {':'.join(place)}")
     for path in upload.stays(names, plan.request.command):
         talk(f"warning: {path} stays here: git ignores it, or it is hidden")
     return _go_on(remote.prepare(plan, text, *place, before, name), plan)

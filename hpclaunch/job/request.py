@@ -19,14 +19,8 @@ Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 _HIDDEN = "(hidden)"
-_NOT_IN_PROVENANCE = (
-    "command",
-    "machine",
-    "max_cost",
-    "confirm_above",
-    "host",
-    "remote_folder",
-)  # these do not change the script
+# These do not change the script.
+_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above", "host", "remote_folder")
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,9 +21,8 @@ from hpclaunch.job.request import Request
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, upload
 from hpclaunch.runs.registry import SUBMISSION, Run
-from hpclaunch.runs.submit import at_once, blame, record, submit
+from hpclaunch.runs.submit import at_once, blame, note, submit
 from hpclaunch.schedulers import run_folder, scheduler, ssh
-from hpclaunch.schedulers.command import there
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
@@ -65,7 +64,7 @@ def finish(folder: Path, submitted: Callable[[str], None], plan: Plan | None = N
     text = script.read_text(errors="surrogateescape")
     try:
         upload.send(host, remote, noted["project"], text)
-        with there(host, remote, once=True, variables=variables):
+        with ssh.there(host, remote, once=True, variables=variables):
             ids = submit(scheduler(about["scheduler"]), text, noted["attempts"], runs, noted["after"], noted["name"])
     except ssh.LostError as error:
         raise ssh.LostError(str(error), *resume(folder)) from None
@@ -74,7 +73,7 @@ def finish(folder: Path, submitted: Callable[[str], None], plan: Plan | None = N
         raise type(error)(*str(error).splitlines(), *(blame(plan, str(error)) if plan else [])) from None
     submitted(ids[0])
     about |= {"host": host, "remote": str(runs / ids[0])}
-    run = record(about, (folder / run_folder.PLAN).read_bytes(), text, ids, folder / run_folder.RUNS)
+    run = note(about, (folder / run_folder.PLAN).read_bytes(), text, ids, folder / run_folder.RUNS)
     for file in (SUBMISSION, run_folder.SCRIPT, run_folder.PLAN):
         (folder / file).unlink()
     return run

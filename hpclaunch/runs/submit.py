@@ -46,13 +46,11 @@ def submit(kind: Scheduler, script: str, attempts: int, runs: Path, after: Seque
     return kind.submit_all(script, attempts, runs, after) if attempts > 1 else [kind.submit(script, after, name)]
 
 
-def note(plan: Plan, script: str, ids: Sequence[str]) -> Run:
-    """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written."""
-    return record(plan.about, registry.encode(plan.hidden(), indent=2), script, ids)
+def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
+    """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written.
 
-
-def record(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
-    """Do that with what `note` takes from a plan, for a run folder in `runs`."""
+    `about` and `plan` are the plan's, the latter as JSON.
+    """
     folder = runs.absolute() / ids[0]
     run = msgspec.convert({**about, "id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
 

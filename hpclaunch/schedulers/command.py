@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hpclaunch.errors import SchedulerError
 
@@ -22,49 +19,10 @@ STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must 
 _OF_A_JOB = r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
 
 
-class _Place(NamedTuple):
-    """Where commands are run: on `host`, in a folder or at home, each one time if there are `numbers`."""
-
-    host: str
-    folder: str
-    variables: Mapping[str, str]
-    numbers: Iterator[int] | None
-
-
-_PLACE: ContextVar[_Place | None] = ContextVar("place", default=None)
-
-
-@contextmanager
-def there(
-    host: str, folder: str = "", once: bool = False, variables: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """Run commands on `host` from `folder`, with `variables` in the environment.
-
-    With `once`, each command that is the first, second ... in such a context for this folder is run one time, however
-    often the same is tried again: later tries get the answer that the first one had.
-    """
-    token = _PLACE.set(_Place(host, folder, variables or {}, count(1) if once else None))
-    try:
-        yield
-    finally:
-        _PLACE.reset(token)
-
-
-def current_folder() -> str:
-    """Return the folder that commands are run from."""
-    place = _PLACE.get()
-    return place.folder if place else str(Path.cwd())
-
-
-def user_id() -> str:
-    """Return the user's number where commands are run."""
-    place = _PLACE.get()
-    return _user_there(place.host) if place else str(os.getuid())
-
-
-@cache
-def _user_there(_host: str) -> str:
-    return call(["id", "-u"]).stdout.strip()
+# What runs commands on another host, given the words, the input, variables and the most seconds.
+ELSEWHERE: ContextVar[
+    Callable[[Sequence[str], str, Mapping[str, str], float | None], subprocess.CompletedProcess[bytes]] | None
+] = ContextVar("elsewhere", default=None)
 
 
 def call(
@@ -85,11 +43,8 @@ def call(
     inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
     outside = {name: value for name, value in os.environ.items() if not (inside and re.match(_OF_A_JOB, name))}
     try:
-        if place := _PLACE.get():
-            from hpclaunch.schedulers import ssh
-
-            at = ["once", place.folder, str(next(place.numbers))] if place.numbers else ["at", place.folder]
-            done = ssh.run(place.host, [*at, *words], stdin, {**place.variables, **(variables or {})}, seconds)
+        if run := ELSEWHERE.get():
+            done = run(words, stdin, variables or {}, seconds)
         else:
             done = subprocess.run(
                 list(words),

@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from hpclaunch.schedulers import run_folder, ssh
-from hpclaunch.schedulers.command import there
 from hpclaunch.schedulers.job import FAILED, Job, State
 
 _END = "end.json"  # the state in which a job ended, once the copy is complete
@@ -54,7 +53,7 @@ def _rules(job: Job) -> list[str]:
 def reached(jobs: Sequence[Job]) -> Iterator[None]:
     """Run the scheduler's commands where `jobs`, of one host, were submitted. Raises SchedulerError."""
     refresh(jobs)
-    with there(jobs[0].host):
+    with ssh.there(jobs[0].host):
         yield
 
 

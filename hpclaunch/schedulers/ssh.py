@@ -1,6 +1,6 @@
 """Another machine, by the system's ssh and rsync over one connection; what runs there is in templates/remote.sh.
 
-Keys, agents, one-time passwords and jump hosts are ssh's business; $HPCLAUNCH_SSH is another ssh, or one with options.
+Keys, agents, one-time passwords and jump hosts are ssh's business.
 """
 
 import os
@@ -10,19 +10,21 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import IO
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.paths import shipped
+from hpclaunch.schedulers.command import ELSEWHERE
 
 Done = subprocess.CompletedProcess[bytes]
-_LOST = 255  # ssh's own exit code
-_RSYNC_LOST = (10, 12, 30, 35, _LOST)
+_LOST = {"ssh": (255,), "rsync": (10, 12, 30, 35, 255)}  # exit codes of a lost connection, or of none
+_NOT_MADE = rb"(?m)^ssh: |Permission denied|verification failed"
 _VANISHED = 24  # rsync's exit code if files are removed meanwhile
-_BEGIN = b"hpclaunch: begin\n"  # what comes before it is a greeting of the login shell's files
+_BEGIN = "hpclaunch: begin"  # what comes before it is a greeting of the login shell's files
 # Nothing that ssh or rsync takes for an option, or rsync for a path.
 _HOST = r"(?:[\w.][\w.+@%-]*@)?\w[\w.-]*"
 
@@ -40,21 +42,35 @@ def run(
     LostError, and subprocess.TimeoutExpired.
     """
     end = f"EOF-{secrets.token_hex(8)}"
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    given = f"<<'{end}'\n{stdin.removesuffix(chr(10))}\n{end}\n" if stdin else "</dev/null\n"
     functions = (shipped("templates") / "remote.sh").read_text()
-    given = f"<<'{end}'\n{stdin.removesuffix(chr(10))}\n{end}" if stdin else "</dev/null"
-    lines = [
-        *exports,
-        functions,
-        f"main() {{ {shlex.join(words)} {given}\n}}",
-        f"echo '{_BEGIN.decode()[:-1]}'; main\n",
-    ]
-    text = "\n".join(lines).encode(errors="surrogateescape")
-    done = _tried(host, lambda ssh: _start([*ssh, host, "bash -lc 'exec bash'"], text, seconds), (_LOST,))
-    greeting, begun, stdout = done.stdout.partition(_BEGIN)
+    text = f"{exports}{functions}main() {{ {shlex.join(words)} {given}}}\necho '{_BEGIN}'; main\n"
+    done = _tried(host, [*_ssh(host), host, "bash -lc 'exec bash'"], text, seconds)
+    greeting, begun, stdout = done.stdout.partition(f"{_BEGIN}\n".encode())
     if not begun:
         raise SchedulerError(f"{host}: no shell there: {_last(done.stderr or greeting)}")
     return Done(words, done.returncode, stdout, done.stderr)
+
+
+@contextmanager
+def there(host: str, folder: str = "", once: bool = False, variables: Mapping[str, str] = {}) -> Iterator[None]:
+    """Run schedulers' commands on `host` from `folder`, with `variables` in the environment.
+
+    With `once`, each that is the first, second ... in such a context for this folder is run one time, however often the
+    same is tried again: later tries get the answer that the first one had.
+    """
+    numbers = count(1)
+
+    def run_there(words: Sequence[str], stdin: str, more: Mapping[str, str], seconds: float | None) -> Done:
+        at = ["once", folder, str(next(numbers))] if once else ["at", folder]
+        return run(host, [*at, *words], stdin, {**variables, **more}, seconds)
+
+    token = ELSEWHERE.set(run_there)
+    try:
+        yield
+    finally:
+        ELSEWHERE.reset(token)
 
 
 def answer(host: str, *words: str) -> str:
@@ -70,53 +86,42 @@ def rsync(host: str, *words: str, stdin: str = "", shown: bool = False) -> None:
 
     Raises SchedulerError, LostError.
     """
-    data, out = stdin.encode(errors="surrogateescape"), 2 if shown else subprocess.PIPE
-    options = ["rsync", "-zs"]
-    done = _tried(
-        host, lambda ssh: _start([*options, f"--rsh={shlex.join(ssh)}", *words], data, stdout=out), _RSYNC_LOST
-    )
+    done = _tried(host, ["rsync", "-zs", f"--rsh={shlex.join(_ssh(host))}", *words], stdin, shown=shown)
     if done.returncode not in (0, _VANISHED):
         raise SchedulerError(f"{host}: {_last(done.stderr)}")
 
 
-def _tried(host: str, attempt: Callable[[list[str]], Done], lost: Container[int]) -> Done:
-    """Return what an attempt with ssh's words comes to, if the connection is lost that of a later one."""
-    reason = ""
-    for seconds in (0, 0.5, 2, 8):
-        time.sleep(seconds)
-        if reason := _connect(host):
-            if not seconds:
-                break
-        elif (done := attempt(_ssh(host)[0])).returncode not in lost:
+def _tried(host: str, words: list[str], stdin: str = "", seconds: float | None = None, shown: bool = False) -> Done:
+    """Call ssh or rsync, again if the connection is lost. Files take the output: one that stays would hold a pipe."""
+    data = stdin.encode(errors="surrogateescape")
+    for pause in (0.5, 2, 8, 0):
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            stdout = 2 if shown else out
+            try:
+                run = subprocess.run(words, input=data, stdout=stdout, stderr=err, timeout=seconds, check=False)
+            except FileNotFoundError:
+                raise HpclaunchError(f"{words[0]}: not found; install it to use other hosts") from None
+            out.seek(0)
+            err.seek(0)
+            done = Done(words, run.returncode, out.read(), err.read())
+        if done.returncode not in _LOST[words[0]]:
             return done
-        else:
-            reason = _last(done.stderr)
-    raise LostError(f"{host}: {reason or 'the connection is lost'}")
-
-
-def _connect(host: str) -> str:
-    """Open the connection unless it is open, and return why it cannot be; ssh asks for passwords on the terminal."""
-    ssh, shared = _ssh(host)
-    if _start([*ssh, "-O", "check", host]).returncode == 0:
-        return ""
-    with tempfile.TemporaryFile() as err:  # the connection, which stays, would keep a pipe open
-        code = _start([*ssh, *shared, host, "true"], stdout=err, stderr=err).returncode
-        err.seek(0)
-        return (_last(err.read()) or "out of reach") if code == _LOST else ""
+        if pause == 0.5 and re.search(_NOT_MADE, done.stderr):
+            break
+        time.sleep(pause)
+    raise LostError(f"{host}: {_last(done.stderr) or 'the connection is lost'}")
 
 
 @cache
-def _ssh(host: str) -> tuple[list[str], list[str]]:
-    """Return ssh with its options, and those that open the connection, if it is not shared by the user's own ones."""
-    words = [*_program(), "-oRemoteCommand=none", "-oServerAliveInterval=10", "-oConnectTimeout=20"]
+def _ssh(host: str) -> list[str]:
+    """Return ssh with its options; a connection that the user's own options share is left to them."""
+    words = ["ssh", "-oRemoteCommand=none", "-oServerAliveInterval=10", "-oConnectTimeout=20"]
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"hpclaunch-{os.getuid()}")
-    if settings(host).get("controlpath", "none") != "none":
-        return words, []
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        return words, []
-    return [*words, f"-oControlPath={folder}/%C"], ["-oControlMaster=auto", "-oControlPersist=10m"]
+    if settings(host).get("controlpath", "none") == "none":
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if (found := folder.lstat()).st_uid == os.getuid() and not found.st_mode & 0o077:
+            words += ["-oControlMaster=auto", "-oControlPersist=10m", f"-oControlPath={folder}/%C"]
+    return words
 
 
 @cache
@@ -124,25 +129,8 @@ def settings(host: str) -> dict[str, str]:
     """Return what the user's ssh configuration says of a host. Raises HpclaunchError if it cannot be one."""
     if not re.fullmatch(_HOST, host):
         raise HpclaunchError(f"--host {host}: no host; use NAME or USER@NAME, and ~/.ssh/config for its port")
-    printed = _start([*_program(), "-G", host]).stdout.decode(errors="replace")
+    printed = _tried(host, ["ssh", "-G", host]).stdout.decode(errors="replace")
     return dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
-
-
-def _program() -> list[str]:
-    return shlex.split(os.environ.get("HPCLAUNCH_SSH", "")) or ["ssh"]
-
-
-def _start(
-    words: list[str],
-    stdin: bytes = b"",
-    seconds: float | None = None,
-    stdout: int | IO[bytes] = subprocess.PIPE,
-    stderr: int | IO[bytes] = subprocess.PIPE,
-) -> Done:
-    try:
-        return subprocess.run(words, input=stdin, stdout=stdout, stderr=stderr, timeout=seconds, check=False)
-    except FileNotFoundError:
-        raise HpclaunchError(f"{words[0]}: not found; install it to use other hosts") from None
 
 
 def _last(text: bytes) -> str:
