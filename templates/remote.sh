@@ -1,9 +1,13 @@
-# What hpclaunch runs on the host of `submit --host`, in sh: one of these functions, which are sent with each call.
+# shellcheck shell=bash
+# What hpclaunch runs on the host of `submit --host`: one of these functions, which are sent with each call.
 # Exit code 255 is ssh's own, for a lost connection, so that no command may end with it.
 
 # Run a command in a folder, or in the home folder.
 at() { # FOLDER COMMAND...
-    cd "${1:-.}" && shift && "$@" || { code=$?; return $((code == 255 ? 254 : code)); }
+    cd "${1:-.}" || return
+    "${@:2}" && return
+    code=$?
+    return $((code == 255 ? 254 : code))
 }
 
 # Run a command in a folder one time, however often this is called with the same number; give the answer that it gave.
@@ -29,8 +33,9 @@ once() { # FOLDER NUMBER COMMAND... <INPUT
 
 # Print the folder of all runs, whose default is in SCRATCH or the home folder, and where its links lead.
 root() { # [FOLDER]
-    cd && eval "folder=\"${1:-\${SCRATCH:-\$HOME\}/hpclaunch}\""
-    case $folder in "$HOME"/* | /*) ;; *) folder=$PWD/$folder ;; esac
+    eval "folder=\"${1:-\${SCRATCH:-\$HOME\}/hpclaunch}\""
+    folder=${folder/#\~\//$HOME/}
+    [[ $folder == /* ]] || folder=$HOME/$folder
     echo "$folder" && realpath -m "$folder"
 }
 

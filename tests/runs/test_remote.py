@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +41,8 @@ SBATCH = """
 n=$(($(cat ~/jobs 2>/dev/null || echo 100) + 1))
 echo $n >~/jobs
 cat >~/job-$n.sh
+module() { :; }
+export -f module
 echo "$*" >>~/../words
 SLURM_JOB_ID=$n SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1 bash ~/job-$n.sh >job_$n.out 2>&1 </dev/null &
 echo $n
@@ -310,7 +314,7 @@ def test_a_host_of_the_current_folder_is_not_used(there, work, tmp_path, monkeyp
     assert submit("--site", "local", "--wait", "--", "true").startswith("local-")
 
 
-@pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "me@-oProxyCommand=x", "a b", "host:path", "$(id)", ""])
+@pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "me@-oProxyCommand=x", "a b", "host:path", "$(id)"])
 def test_a_host_is_no_option(there, host):
     """What ssh or rsync would take for something else is refused."""
     assert "no host" in refused("submit", f"--host={host}", "--site", "cluster", "--", "true")
@@ -323,3 +327,31 @@ def test_no_profile_knows_the_host(there, work):
     assert "which site is somewhere or login1.cluster.test?" in refused("submit", "--host", "somewhere", "--", "true")
     assert submit("--host", "cluster", "--", "true") == "101"
     assert "local is this machine" in refused("submit", *HOST, "--site", "local", "--", "true")
+
+
+@pytest.mark.parametrize("folder", ["~/own runs", "$(touch x)", 'a"b', "~other/x;id"])
+def test_a_folder_runs_nothing(there, folder):
+    """What a shell would run is refused."""
+    assert "--remote-folder" in refused("submit", *HOST, f"--remote-folder={folder}", "--", "true")
+
+
+@pytest.mark.parametrize("folder", ["~/runs", "$STORE/runs", "runs", "${STORE}/runs"])
+def test_a_folder_of_ones_own(there, folder):
+    """The folder is expanded there; a relative one is below the home folder."""
+    with (there / "home" / ".bash_profile").open("a") as profile:
+        profile.write("export STORE=$HOME\n")
+    submit(*HOST, f"--remote-folder={folder}", "--", "true")
+    assert [path.name.rpartition("-20")[0] for path in (there / "home" / "runs").iterdir()] == ["work"]
+
+
+def test_the_page_tells_what_happens(there, work, monkeypatch):
+    """The commands of docs/remote.md print what it shows."""
+    page = (Path(__file__).parents[2] / "docs" / "remote.md").read_text()
+    (block,) = re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    shutil.rmtree(work / "site_profiles")
+    (work / "train.py").write_text("print('loss 0.25')\nopen('result.txt', 'w').write('0.25')\n#" + " " * 50)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, expected = text.partition("\n")
+        run = subprocess.run(["bash", "-c", f"{command} 2>&1"], capture_output=True, text=True, check=False)
+        assert doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS), f"{command}\n{run.stdout}"

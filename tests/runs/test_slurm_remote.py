@@ -1,4 +1,4 @@
-"""Runs on a real Slurm behind a real sshd, from a machine that has neither: as a user, and with connections that break."""
+"""Runs on a real Slurm behind a real sshd, from a machine without Slurm, over connections that break."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,17 +67,15 @@ class Server:
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-            if str(self.sockets) in name.partition("\0")[0] or (name.startswith("sshd: ") and parent != 1):
-                if int(path.name) != self.process.pid:
-                    os.kill(int(path.name), signal.SIGKILL)
+            ours = str(self.sockets) in name.partition("\0")[0] or (name.startswith("sshd: ") and parent != 1)
+            if ours and int(path.name) != self.process.pid:
+                os.kill(int(path.name), signal.SIGKILL)
 
 
 @pytest.fixture
 def server(slurm, slurm_cluster, monkeypatch, tmp_path) -> Iterator[Server]:
     """A machine without Slurm, its ssh configuration, and the login node."""
-    folder = Path(f"/tmp/hpclaunch-ssh-{os.getpid()}")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="ssh-"))  # pytest's is too long for a socket
     folder.chmod(0o755)
     server = Server(folder, slurm_cluster)
     # ssh takes its folder from the passwd file, and not from HOME.
@@ -147,7 +146,7 @@ def test_a_job_that_goes_on_is_one_run(server, work):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_connection_cut_at_any_moment(server, work, slurm_cluster, seed):
     """Cut while it submits and while it follows: one job, its id, and every line of its log once."""
-    moment = random.Random(seed)
+    moment = random.Random(seed)  # noqa: S311 - no secret
     name = f"cut-{seed}-{os.getpid()}"
     (work / "data").write_bytes(os.urandom(2_000_000))
     lines = "for n in $(seq 20); do echo line $n; sleep 0.4; done"
