@@ -14,7 +14,7 @@ from hpclaunch.cli.echo import echo, talk
 from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import config_file, nearer, planned_request
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
@@ -159,7 +159,7 @@ def _go_on(folder: Path, plan: Plan | None = None) -> registry.Run:
     try:
         return _warned(lambda: remote.finish(folder, _print_id, plan))
     except KeyboardInterrupt:
-        raise HpclaunchError("interrupted", *remote.resume(folder)) from None
+        raise SchedulerError("interrupted", *remote.resume(folder)) from None
 
 
 def _submit(plan: Plan, text: str, before: list[str], name: str) -> registry.Run:

@@ -6,12 +6,13 @@ import doctest
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, program, slow, start, state, submit, wait_until
+from conftest import COUNT, PBS_PROFILES, call, program, slow, start, state, submit, wait_until
 
 # Runs here what it is given, in a home folder of its own; counts connections, and breaks them when told.
 SSH = """#!/bin/bash
@@ -217,6 +218,19 @@ def test_an_interrupted_submission_goes_on(there, after):
     assert f"--resume {name}: no such submission" in refused("submit", "--resume", name)
 
 
+def test_ctrl_c_ends_no_submission(there):
+    """Interrupted while the scheduler thinks, it goes on to the id that the scheduler gave."""
+    program(there / "bin" / "sbatch", f"#!/bin/bash\ntouch {there}/asked\nsleep 3\n{SBATCH}")
+    process = start("submit", *HOST, "--", "true")
+    wait_until((there / "asked").exists)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=30)[1]
+    assert process.returncode == 3
+    (name,) = re.findall(r"use: hpclaunch submit --resume (\S+)", message)
+    assert call("submit", "--resume", name) == "101\n"
+    assert (there / "home" / "jobs").read_text() == "101\n"
+
+
 def test_an_unfinished_submission_is_named(there):
     """`jobs` says what is not finished."""
     (there / "down-after").write_text("4")
@@ -327,6 +341,39 @@ def test_no_profile_knows_the_host(there, work):
     assert "which site is somewhere or login1.cluster.test?" in refused("submit", "--host", "somewhere", "--", "true")
     assert submit("--host", "cluster", "--", "true") == "101"
     assert "local is this machine" in refused("submit", *HOST, "--site", "local", "--", "true")
+
+
+def test_attempts_on_pbs_are_one_run(there, work, standin):
+    """Attempts that the job submits there are one run here: its state, its logs, its cancellation."""
+    server = standin("pbs server")
+    with (there / "home" / ".bash_profile").open("a") as profile:
+        for name in server.environment.keys() - os.environ.keys() | {"PATH"}:
+            profile.write(f"export {name}='{server.environment[name]}'\n")
+    (work / "site_profiles" / "gadi-here.yaml").write_text(PBS_PROFILES["gadi-here"])
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "6"))
+    words = (
+        *HOST,
+        "--site",
+        "gadi-here",
+        "--tasks-per-node",
+        "1",
+        "--max-attempts",
+        "3",
+        "-t",
+        "9s",
+        "--warn-before",
+        "5s",
+    )
+    job = submit(*words, "--wait", "--", sys.executable, "count.py")
+    assert job.startswith("107.")
+    assert state(job)["word"] == "COMPLETED"
+    lines = [line for line in call("logs", job).splitlines() if "attempt" not in line]
+    assert lines == [*(f"[0] step {n}" for n in range(1, 7)), "[0] done"]
+    assert len((Path(state(job)["folder"]) / "attempts").read_text().split()) >= 1
+    waiting = submit(*words, "--", "sleep", "60")
+    call("cancel", waiting)
+    call("wait", waiting, code=143)
+    assert state(waiting)["word"] == "CANCELLED"
 
 
 @pytest.mark.parametrize("folder", ["~/own runs", "$(touch x)", 'a"b', "~other/x;id"])
