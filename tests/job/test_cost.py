@@ -31,7 +31,7 @@ def plan(name: str, **asked) -> Plan:
 
 def recalculated(formula: str) -> float:
     """Do the formula's own sum."""
-    text = re.sub(r"[\w. ]+ / \d+ = (?=\d+[,)])|\d+ GB in blocks of \d+ GB = ", "", formula)
+    text = re.sub(r"[\w. ]+ / \d+(?: GB)? = (?=\d+[,)])|\d+ GB in blocks of \d+ GB = ", "", formula)
     text = re.sub(r" (?:SU|GPU-hours|core-hours|node-hours|attempts|h|nodes?|cpus?|GPUs?|GB)\b", "", text)
     assert re.fullmatch(r"[\d.e+x/, max()]+", text), text
     return eval(re.sub(r"(?<!ma)x", "*", text))  # noqa: S307 - digits and signs alone, as the line above makes sure
