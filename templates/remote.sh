@@ -51,7 +51,18 @@ prepare() { # FOLDER
     echo "$newest"
 }
 
-# Print size and path of each file that is newer than the upload.
-results() { # FOLDER
-    cd "$1" && find . -path ./.hpclaunch -prune -o -cnewer .hpclaunch/uploaded ! -type d -printf '%s %P\0'
+# Print size and path of each file that is newer than the upload and fits a pattern by its path, its name, or a folder.
+results() { # FOLDER [PATTERN...]
+    cd "$1" && shift || return
+    [ $# -gt 0 ] || set -- '*'
+    # node.sh and rank.sh hold the job's environment.
+    find . -path ./.hpclaunch -prune -o ! -type d -cnewer .hpclaunch/uploaded ! -name node.sh ! -name rank.sh -printf '%s %P\0' |
+        while read -rd '' size path; do
+            for pattern in "${@%/}"; do
+                # shellcheck disable=SC2254
+                case $path in
+                    $pattern | $pattern/* | */$pattern | */$pattern/*) printf '%s %s\0' "$size" "$path" && break ;;
+                esac
+            done
+        done
 }

@@ -32,6 +32,10 @@ def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> No
         ctx.exit()
 
 
+_HELP = "Go on with a submission by ssh that was interrupted."
+_RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_value=False, is_eager=True, help=_HELP)
+
+
 @job_command("submit")
 @CONFIRM_ABOVE
 @click.option("--yes", "-y", is_flag=True, help="Submit without asking, whatever --confirm-above says.")
@@ -42,14 +46,7 @@ def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> No
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @HOST
 @REMOTE_FOLDER
-@click.option(
-    "--resume",
-    metavar="NAME",
-    callback=_resume,
-    expose_value=False,
-    is_eager=True,
-    help="Go on with an interrupted submission by ssh.",
-)
+@_RESUME
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -95,11 +92,13 @@ def submit_command(
         _confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = (
-        _submit_there(plan, text, (host, below), before, name, yes, quiet)
-        if host
-        else _submit(plan, text, before, name)
-    )
+    if host:
+        from hpclaunch.runs import remote
+
+        _show_files(plan, f"{host}:{below}", yes, quiet)
+        run = _go_on(remote.prepare(plan, text, host, below, before, name), plan)
+    else:
+        run = _submit(plan, text, before, name)
     if wait_for_end or follow:
         from hpclaunch.cli.runs import wait
 
@@ -138,19 +137,16 @@ def _place(ctx: click.Context, values: dict[str, Any], host: str, folder: str | 
     return host, *remote.root(host, folder)
 
 
-def _submit_there(
-    plan: Plan, text: str, place: tuple[str, str], before: list[str], name: str, yes: bool, quiet: bool
-) -> registry.Run:
-    """Submit from a folder on another host; print before what is sent there."""
-    from hpclaunch.runs import remote, upload
+def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
+    """Print what is sent, and warn of what the command names and is not. Raises HpclaunchError if it is too much."""
+    from hpclaunch.runs import upload
 
     names = upload.files()
     size = upload.measured(names, yes)
     if not quiet:
-        talk(f"{size} to {':'.join(place)}")
+        talk(f"{size} to {where}")
     for path in upload.stays(names, plan.request.command):
         talk(f"warning: {path} stays here: git ignores it, or it is hidden")
-    return _go_on(remote.prepare(plan, text, *place, before, name), plan)
 
 
 def _go_on(folder: Path, plan: Plan | None = None) -> registry.Run:

@@ -12,7 +12,6 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,8 @@ def root(host: str, folder: str | None) -> tuple[str, str]:
 
 
 def prepare(plan: Plan, script: str, host: str, below: str, after: Sequence[str], name: str) -> Path:
-    """Note what is to be submitted; return the submission."""
+    """Note what is to be submitted; return the submission. Raises RequestError for a variable that is not set here."""
+    plan.request.check_passed(os.environ)
     project = re.sub(r"[^\w.]+|^[.]+", "_", Path.cwd().name, flags=re.ASCII)[:40] or "project"
     folder = registry.submissions(f"{project}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
     there = f"{below}/{folder.name}"
@@ -92,20 +92,12 @@ def find(name: str) -> Path:
 
 
 def results(run: Run, patterns: Sequence[str]) -> dict[str, int]:
-    """Return the files that a run made or changed, of those that fit one of `patterns`, with their sizes.
+    """Return the files that a run made or changed and that fit one of `patterns`, with their sizes.
 
-    A pattern fits a file's path below the folder of submission, its name, or a folder above it. Raises SchedulerError.
+    Raises SchedulerError.
     """
-    lines = ssh.answer(run.host, "results", str(PurePosixPath(run.remote).parents[1])).split("\0")[:-1]
-    sizes = {name: int(size) for size, _, name in (line.partition(" ") for line in lines)}
-    hidden = (run_folder.NODE_SCRIPT, run_folder.RANK_SCRIPT)  # these hold the job's environment
-    fitting = {}
-    for name, path in ((name, PurePosixPath(name)) for name in sorted(sizes)):
-        texts = [path.name, name, *map(str, path.parents[:-1])]
-        fits = any(fnmatch(text, pattern.rstrip("/")) for pattern in patterns for text in texts)
-        if path.name not in hidden and (fits or not patterns):
-            fitting[name] = sizes[name]
-    return fitting
+    lines = ssh.answer(run.host, "results", str(PurePosixPath(run.remote).parents[1]), *patterns).split("\0")[:-1]
+    return {name: int(size) for size, name in sorted((line.split(" ", 1) for line in lines), key=lambda line: line[1])}
 
 
 def fetch(run: Run, names: Sequence[str], shown: bool) -> None:
