@@ -102,6 +102,7 @@ def results(run: Run, patterns: Sequence[str]) -> dict[str, int]:
 
 def fetch(run: Run, names: Sequence[str], shown: bool) -> None:
     """Bring files of a run into the current folder, but for those that are newer here. Raises SchedulerError."""
-    options = ["-ltEu", "--partial-dir=.hpclaunch-partial", "--from0", "--files-from=-", "--info=progress2"]
+    options = ["-ltEu", "--partial-dir=.hpclaunch-partial", "--from0", "--files-from=-"]
+    options += ["--info=progress2"] if shown else []
     source = f"{run.host}:{PurePosixPath(run.remote).parents[1]}/"
     ssh.rsync(run.host, *options, source, "./", stdin="\0".join(names), shown=shown)
