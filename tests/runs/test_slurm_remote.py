@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
 import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,7 @@ class Server:
     """An sshd, whose connections break when a test says so."""
 
     def __init__(self, folder: Path, conf: str) -> None:
+        self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -134,6 +138,26 @@ def test_failure_cancel_and_exit_codes(server, work):
     assert state(job)["word"] == "CANCELLED"
 
 
+def test_a_passphrase_is_asked_for_once_on_the_terminal(server, work):
+    """A passphrase is asked for on the terminal, here for both keys of a way through another host; then the connection stays."""
+    subprocess.run(["ssh-keygen", "-qp", "-N", "open sesame", "-f", server.folder / "user"], check=True)
+    config = (server.folder / "config").read_text()
+    gate = config.replace("Host cluster", "Host gate")
+    (server.folder / "config").write_text(f"{gate}{config}    ProxyJump gate\n")
+    terminal, asked = pty.fork()
+    if not terminal:
+        os.execv(sys.executable, [sys.executable, "-m", "hpclaunch", "submit", *HOST, "--wait", "--", "true"])
+    printed = b""
+    with suppress(OSError):  # its end
+        while data := os.read(asked, 1024):
+            printed += data
+            if data.endswith(b"': "):
+                os.write(asked, b"open sesame\n")
+    assert os.waitpid(terminal, 0)[1] == 0, printed.decode()
+    assert printed.count(b"Enter passphrase") == 2
+    assert "COMPLETED" in call("status")
+
+
 @pytest.mark.slow
 def test_a_job_that_goes_on_is_one_run(server, work):
     """Further attempts are started there; `wait` and the logs have them all."""
@@ -153,7 +177,7 @@ def test_a_connection_cut_at_any_moment(server, work, slurm_cluster, seed):
     (work / "data").write_bytes(os.urandom(2_000_000))
     lines = "for n in $(seq 20); do echo line $n; sleep 0.4; done"
     process = start("submit", *HOST, "--job-name", name, "--", "bash", "-c", lines)
-    time.sleep(moment.uniform(0.3, 2.5))
+    time.sleep(moment.uniform(0.3, 1.5))
     server.cut()
     stdout, stderr = process.communicate(timeout=120)
     if process.returncode == 3:  # the connection was not there again in time
