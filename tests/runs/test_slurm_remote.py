@@ -139,7 +139,7 @@ def test_failure_cancel_and_exit_codes(server, work):
 
 
 def test_a_passphrase_is_asked_for_once_on_the_terminal(server, work):
-    """A passphrase is asked for on the terminal, here for both keys of a way through another host; then the connection stays."""
+    """A passphrase is asked for on the terminal, here for both hosts of the way; then it stays open."""
     subprocess.run(["ssh-keygen", "-qp", "-N", "open sesame", "-f", server.folder / "user"], check=True)
     config = (server.folder / "config").read_text()
     gate = config.replace("Host cluster", "Host gate")
