@@ -57,7 +57,8 @@ in_container() { # COMMAND...
 local_disk() {
     disk="${TMPDIR:-/tmp}"
     export HPCLAUNCH_LOCAL=$disk/hpclaunch-$HPCLAUNCH_RUN_ID-$NODE_RANK
-    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" && echo "$BASHPID" >&"$staging"
+    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" &&
+        flock -s "$staging" && echo "$BASHPID" >&"$staging" # the lock lasts as long as this process
 }
 
 not_staged() { # SOURCE WHAT_WAS_SAID
@@ -69,7 +70,6 @@ not_staged() { # SOURCE WHAT_WAS_SAID
 stage_in() {
     local disk
     local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL"; return 1; }
-    flock -s "$staging" # as long as this process lives
     trap stage_out EXIT
     copy_in 9>>"$HPCLAUNCH_LOCAL.staged"
 }
@@ -88,9 +88,12 @@ copy_in() {
 }
 
 bring() { # SOURCE TARGET
+    local pause
     [[ -e $1 ]] || { echo "hpclaunch: node $NODE_RANK has no $1 to bring back"; return 0; }
     mkdir -p "$(dirname "$2")" && if [[ -d $1 ]]; then
-        cp -RT --preserve=timestamps "$1" "$2"
+        for pause in 0 1 2 3; do # cp fails when another node makes the same folder or file at that moment
+            sleep "$pause"; cp -RT --preserve=timestamps "$1" "$2" && break
+        done
     else
         cp --preserve=timestamps "$1" "$2.part-$NODE_RANK" && mv -T "$2.part-$NODE_RANK" "$2"
     fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
