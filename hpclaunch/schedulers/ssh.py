@@ -116,7 +116,9 @@ def _tried(host: str, words: list[str], stdin: str = "", seconds: float | None =
 def _ssh(host: str) -> list[str]:
     """Return ssh with its options; a connection that the user's own options share is left to them."""
     words = ["ssh", "-oRemoteCommand=none", "-oServerAliveInterval=10", "-oConnectTimeout=20"]
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"hpclaunch-{os.getuid()}")
+    # Short, as a socket's name has at most 104 characters; %C takes 40 of them, and ssh 17 more for a moment.
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    folder = (runtime if runtime.is_absolute() and runtime.is_dir() else Path("/tmp")) / f"hpclaunch-{os.getuid()}"  # noqa: S108 - it must be ours
     if settings(host).get("controlpath", "none") == "none":
         folder.mkdir(mode=0o700, exist_ok=True)
         if (found := folder.lstat()).st_uid == os.getuid() and not found.st_mode & 0o077:
