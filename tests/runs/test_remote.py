@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import COUNT, PBS_PROFILES, call, program, slow, start, state, submit, wait_until
 
+pytestmark = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not installed")
+
 # Runs here what it is given, in a home folder of its own; counts connections, and breaks them when told.
 SSH = """#!/bin/bash
 while [[ $1 == -* ]]; do

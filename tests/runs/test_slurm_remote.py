@@ -194,3 +194,16 @@ def test_a_connection_cut_at_any_moment(server, work, slurm_cluster, seed):
     assert stdout.splitlines() == [f"[0] line {n}" for n in range(1, 21)]
     assert queued(name, slurm_cluster) == [job]
     assert state(job)["word"] == "COMPLETED"
+
+
+@pytest.mark.slow
+def test_a_large_result_goes_on_where_it_was(server, work):
+    """A transfer that is cut keeps what has come, and ends with the whole file."""
+    command = "head -c 300000000 /dev/urandom >big.bin; sha256sum big.bin"
+    job = submit(*HOST, "--wait", "--", "bash", "-c", command)
+    process = start("fetch", job, "big.bin")
+    wait_until(lambda: any(path.stat().st_size > 50_000_000 for path in work.glob(".big.bin.*")))
+    server.cut()
+    wait_until(lambda: list(work.glob(".hpclaunch-partial/big.bin")))
+    assert process.communicate(timeout=100)[0].split()[-1] == "big.bin"
+    assert f"[0] {subprocess.check_output(['sha256sum', 'big.bin'], text=True)}" == call("logs", job)
