@@ -140,6 +140,8 @@ def _name(words: str) -> str:
     return re.split("[ /]", words)[0].removeprefix("--").replace("-", "_")
 
 
+HOST = _option("--host", _TEXT, "Submit on this host by ssh, with the files of this folder, as me@gadi.nci.org.au.")
+REMOTE_FOLDER = _option("--remote-folder", _TEXT, "Of the runs there.  [default: $SCRATCH/hpclaunch or ~/hpclaunch]")
 CONFIRM_ABOVE = _option("--confirm-above", _PRICE, "Ask before submitting a job that may cost more.")
 
 

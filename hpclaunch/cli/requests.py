@@ -79,21 +79,25 @@ def planned_request(
     here: bool = False,
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
+    there: str = "",
 ) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
-    folder, not from another machine's. `mistaken` is make_request's.
+    folder, not from another machine's. If that is `there`, on another machine, paths of this one mean nothing.
+    `mistaken` is make_request's.
     """
-    from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program
+    from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program, with_links
 
     site = "local" if here and not _typed(ctx, "site") else configured(ctx, values)["site"]
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
-    request = follow_links(profile.site, _request(ctx, values | {"site": site}, mistaken), here)
-    code = ctx.obj.code
+    request = _request(ctx, values | {"site": site}, mistaken)
+    if there:
+        return look_up_program(profile.site, with_links(profile.site, request, {".": there}), starts), profile
+    request, code = follow_links(profile.site, request, here), ctx.obj.code
     for look_up in (look_up_folders, look_up_files, look_up_program):
         request = look_up(profile.site, request, starts and not code)
     if request.snapshot and not (code or ctx.params.get("script")):

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import click
@@ -18,6 +18,7 @@ from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers import mirror
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
@@ -50,6 +51,8 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
+    for name in registry.unfinished():
+        talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
     states, code = _ask(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
@@ -98,6 +101,11 @@ def logs_command(
     from hpclaunch.runs import logs
 
     (run,) = registry.find([job] if job else [])
+    if run.host and not follow:
+        try:
+            mirror.refresh([run])
+        except SchedulerError as error:
+            talk(f"warning: {error}; these are the logs as they were")
     with Progress([run]) as progress:
         for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
             progress.clear()
@@ -128,9 +136,10 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     chosen = registry.find(jobs)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
-    for (name, _), mine in schedulers.groups(chosen).items():
+    for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
-            schedulers.scheduler(name).cancel(mine)
+            with mirror.reached(mine) if host else nullcontext():
+                schedulers.scheduler(name).cancel(mine)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue

@@ -8,22 +8,37 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.job import quiet_option, summarized
-from hpclaunch.cli.options import CONFIRM_ABOVE, JOB_IDS, job_command
-from hpclaunch.cli.requests import planned_request
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
+from hpclaunch.cli.requests import configured, planned_request
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
+from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
 from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
+
+
+def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        from hpclaunch.runs import remote
+
+        _go_on(remote.find(name))
+        ctx.exit()
+
+
+_HELP = "Go on with a submission by ssh that was interrupted."
+_RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_value=False, is_eager=True, help=_HELP)
 
 
 @job_command("submit", epilog="submit -N 2 -t 2h -- python train.py\nsubmit --after 1234 --follow -- python eval.py")
@@ -35,6 +50,9 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whateve
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
 @json_option
+@HOST
+@REMOTE_FOLDER
+@_RESUME
 @quiet_option
 def submit_command(
     ctx: click.Context,
@@ -46,6 +64,8 @@ def submit_command(
     dry_run: bool,
     script: Path | None,
     as_json: bool,
+    host: str | None,
+    remote_folder: str | None,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -53,8 +73,11 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    request, profile = planned_request(ctx, values, starts=not after)  # an earlier job may make the program
-    before = [_last_attempt(run) for run in registry.find(after)] if after else []
+    host, below, real = _place(ctx, values, host, remote_folder)
+    # An earlier job may make the program.
+    request, profile = planned_request(ctx, values, starts=not after, there=real)
+    request = structs.replace(request, host=host or None, remote_folder=remote_folder)
+    before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
     name = ""
     if script is None:
         plan = make_plan(profile, request)
@@ -69,12 +92,18 @@ def submit_command(
         click.echo(text.encode(errors="surrogateescape"), nl=False)
         return
     if script is None:
-        if not quiet and at_terminal():
+        if not quiet and not host and at_terminal():
             show_remaining(plan, profile)
         confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
-    run = _submit(plan, text, before, name, partial(_print_id, plan, as_json))
+    if host:
+        from hpclaunch.runs import remote
+
+        _show_files(plan, f"{host}:{below}", yes, quiet)
+        run = _go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)
+    else:
+        run = _submit(plan, text, before, name, partial(_print_id, plan, Path(RUNS), as_json))
     if wait_for_end or follow:
         from hpclaunch.cli.progress import Progress
         from hpclaunch.cli.runs import exit_code, wait
@@ -89,30 +118,94 @@ def submit_command(
         raise SystemExit(exit_code(wait([run])[0]))
 
 
+def _place(ctx: click.Context, values: dict[str, Any], host: str | None, folder: str | None) -> tuple[str, str, str]:
+    """Return the host to submit on, the folder of runs there and where that leads; settle the site.
+
+    The host is "" if the job is submitted here, or the site is this machine. Raises HpclaunchError.
+    """
+    asked = values | {"host": host, "remote_folder": folder}
+    asked = configured(ctx, asked, configured(ctx, asked)["site"] or "")
+    if not (host := asked["host"]):
+        return "", "", ""
+    from hpclaunch.runs import remote
+    from hpclaunch.schedulers import ssh
+
+    source, file = (
+        ctx.get_parameter_source("host"),
+        next((one.path for one in ctx.obj.used if "host" in one.data), None),
+    )
+    if source is ParameterSource.DEFAULT_MAP and file and not paths.is_trusted(file):
+        raise HpclaunchError(
+            f"{quote(paths.shown(file))}: host {host} is not used: your files would be sent there",
+            f"if it is yours, use --host {host}, or move the line to {paths.shown(paths.user_config())}/hpclaunch.yaml",
+        )
+    names = list(dict.fromkeys([host.rpartition("@")[2], ssh.settings(host).get("hostname", "")]))
+    site = asked["site"] or search.match_host(*names) or next(filter(search.available().__contains__, names), None)
+    if not site:
+        raise HpclaunchError(f"which site is {' or '.join(names)}? No profile knows it; use --site")
+    values["site"] = site
+    if scheduler(search.load(site).site.scheduler).here:
+        if source is ParameterSource.COMMANDLINE:
+            raise HpclaunchError(f"--host {host}: {site} is this machine; use the --site of that host")
+        return "", "", ""
+    return host, *remote.root(host, asked["remote_folder"])
+
+
+def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
+    """Print what is sent, and warn of what the command names and is not. Raises HpclaunchError if it is too much."""
+    from hpclaunch.runs import upload
+
+    names = upload.files()
+    size = upload.measured(names, yes)
+    if not quiet:
+        talk(f"{size} to {where}")
+    for path in upload.stays(names, plan.request.command):
+        talk(f"warning: {path} stays here: git ignores it, or it is hidden")
+
+
+def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> registry.Run:
+    from hpclaunch.runs import remote
+
+    submitted = partial(_print_id, plan, folder / RUNS, as_json)
+    try:
+        return _warned(lambda: remote.finish(folder, submitted, plan))
+    except KeyboardInterrupt:
+        raise SchedulerError("interrupted", *remote.resume(folder)) from None
+
+
 def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Callable[[str], None]) -> registry.Run:
     """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
     from hpclaunch.executors.script import ScriptExecutor
 
+    return _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
+
+
+def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
+    """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run
+        run = submit()
     for warning in found:
         talk(f"warning: {warning.message}")
     return run
 
 
-def _print_id(plan: Plan, as_json: bool, job_id: str) -> None:
-    price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
-    record = {"id": job_id, "folder": str(Path(RUNS, job_id).absolute()), **plan.about, "price": price}
+def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None:
     try:
-        echo_json(record) if as_json else click.echo(job_id)
+        if plan and as_json:
+            price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
+            echo_json({"id": job_id, "folder": str((runs / job_id).absolute()), **plan.about, "price": price})
+        else:
+            click.echo(job_id)
     except OSError as error:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
-def _last_attempt(run: registry.Run) -> str:
-    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet."""
+def _last_attempt(run: registry.Run, host: str) -> str:
+    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or not on `host`."""
+    if run.host != host:
+        raise HpclaunchError(f"--after {run.id}: that job runs on {run.host or 'this machine'}")
     if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
         if len(run.further_ids) < run.max_attempts - 1:
             raise HpclaunchError(

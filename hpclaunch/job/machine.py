@@ -46,7 +46,11 @@ def follow_links(site: Site, request: Request, here: bool = False) -> Request:
         request = _with(request, cores=len(os.sched_getaffinity(0)))
     if scheduler(site.scheduler).here or not (site.storage_roots or site.home_gb):
         return request
-    links = dict(_links(site, request))
+    return with_links(site, request, dict(_links(site, request)))
+
+
+def with_links(site: Site, request: Request, links: dict[str, str]) -> Request:
+    """Return the request with its links, and with the file systems that they lead to added to its storage."""
     requested = site.storage + [as_named(site, name) for name in request.storage]
     behind = [name for name in named_by(site, request.account or site.account, links.values()) if name not in requested]
     return structs.replace(_with(request, links=links), storage=[*request.storage, *behind])

@@ -19,7 +19,8 @@ Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 HIDDEN = "(hidden)"
-_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above")  # these do not change the script
+# These do not change the script.
+_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above", "host", "remote_folder")
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +89,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
     confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
     snapshot: Annotated[bool | None, about("Run the code as it was at submission.")] = None
+    host: Annotated[Line | None, about("Submit on this host, by ssh.")] = None
+    remote_folder: Annotated[Line | None, about("The folder on that host below which each run has its own.")] = None
     preflight: Annotated[bool | None, about("Test the nodes before the ranks start.")] = None
     workload: Word | None = None
     force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []

@@ -21,6 +21,8 @@ from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import run_folder
 from hpclaunch.schedulers.job import Job, leading_number
 
+SUBMISSION = "submission.json"
+
 
 class Run(Job, frozen=True, kw_only=True):
     """One submitted job. `submitted` is in seconds since 1970, `poll` the seconds between two questions."""
@@ -57,6 +59,16 @@ def newest_first() -> list[Run]:
     for path in (path for path, run in found.items() if run is None):
         sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))
+
+
+def submissions(name: str = "") -> Path:
+    """Return the folder of submissions on other hosts, or the one of this name; SUBMISSION is in it until its end."""
+    return paths.user_state() / "remote" / name
+
+
+def unfinished() -> list[str]:
+    """Return the names of the submissions that have not ended."""
+    return sorted(path.parent.name for path in submissions().glob(f"*/{SUBMISSION}"))
 
 
 def _files() -> list[Path]:

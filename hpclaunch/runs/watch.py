@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from hpclaunch import schedulers
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import Key, run_folder
+from hpclaunch.schedulers import Group, Key, run_folder
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 # When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
@@ -19,6 +19,7 @@ from hpclaunch.schedulers.job import UNKNOWN, State
 ASK_AFTER_END = (1.5, 15, 60)
 SOON_SECONDS = 10  # between two questions if a run was cancelled, which leaves no exit code, or is not known
 LOOK_SECONDS = 0.5  # between two looks into the run folders
+REFRESH_SECONDS = 4  # between two refreshes of the copies of run folders on other hosts
 MISSES = 5  # questions in a row without an answer; a scheduler that restarts ends no wait
 NOT_KNOWN = 2  # answers in a row that do not know a run
 
@@ -33,8 +34,8 @@ class Watch:
         self.states: dict[Key, State] = {}
         self._open: dict[Key, Run] = {}
         self._new: set[Key] = set()  # not yet asked for
-        self._asked: dict[tuple[str, str], float] = {}  # when, by group of runs that are asked for together
-        self._misses: Counter[tuple[str, str]] = Counter()
+        self._asked: dict[Group, float] = {}  # when, by group of runs that are asked for together
+        self._misses: Counter[Group] = Counter()
         self._not_known: Counter[Key] = Counter()
         self._looked = 0.0
         for run in watched:
@@ -60,6 +61,11 @@ class Watch:
         now = time.time()
         if force or self._new or now - self._looked >= LOOK_SECONDS:
             self._looked = now
+            if any(run.host for run in self._open.values()):
+                from hpclaunch.schedulers import mirror
+
+                with suppress(SchedulerError):  # reported when the scheduler is asked
+                    mirror.refresh(list(self._open.values()), REFRESH_SECONDS)
             errors = [
                 error
                 for group, mine in schedulers.groups(self._open.values()).items()
@@ -70,7 +76,7 @@ class Watch:
                 raise errors[0]
         return not self._open
 
-    def _due(self, group: tuple[str, str], runs: list[Run], now: float) -> bool:
+    def _due(self, group: Group, runs: list[Run], now: float) -> bool:
         """Tell whether to ask for `runs`."""
         keys = {(run.site, run.id) for run in runs}
         asked = self._asked.get(group, 0.0)
@@ -80,7 +86,7 @@ class Watch:
         times = [end + seconds for run in runs if (end := _end_seen(run)) for seconds in ASK_AFTER_END]
         return bool(self._new & keys) or now - asked >= poll or any(asked < at <= now for at in times)
 
-    def _ask(self, group: tuple[str, str], runs: list[Run], now: float) -> list[HpclaunchError]:
+    def _ask(self, group: Group, runs: list[Run], now: float) -> list[HpclaunchError]:
         """Ask for `runs`; return the error that ends the waiting."""
         self._asked[group] = now
         answers, errors = schedulers.states(runs)
@@ -98,7 +104,7 @@ class Watch:
 def _end_seen(run: Run) -> float:
     """Return when the run folder got an exit code or the scheduler delivered the job's output; 0 until then."""
     with suppress(OSError):
-        return run_folder.listed(run.path, run_folder.EXIT).stat().st_mtime
+        return run_folder.listed(run.path, run_folder.EXIT).stat().st_ctime  # of a copy, when it came
     with suppress(OSError):
         kind = schedulers.scheduler(run.scheduler)
         if kind.output_at_end and (output := kind.output(run)):

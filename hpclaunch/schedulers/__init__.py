@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
 
 Key = tuple[str, str]  # a job's site and id
+Group = tuple[str, str, str]  # of jobs that one question covers
 J = TypeVar("J", bound=Job)
 
 # Slurm before PBS: some Slurm sites have a qstat of Slurm's own.
@@ -151,11 +152,11 @@ def at_hand(environment: Mapping[str, str]) -> Scheduler | None:
     return next((kind for kind in map(scheduler, known()) if kind.job_variable in environment), None)
 
 
-def groups(jobs: Iterable[J]) -> dict[tuple[str, str], list[J]]:
-    """Group jobs that one question covers: by scheduler, and by the server in which the ids of PBS jobs end."""
-    found: dict[tuple[str, str], list[J]] = {}
+def groups(jobs: Iterable[J]) -> dict[Group, list[J]]:
+    """Group jobs that one question covers: by scheduler, host, and the server in which the ids of PBS jobs end."""
+    found: dict[Group, list[J]] = {}
     for job in jobs:
-        found.setdefault((job.scheduler, job.id.partition(".")[2]), []).append(job)
+        found.setdefault((job.scheduler, job.host, job.id.partition(".")[2]), []).append(job)
     return found
 
 
@@ -167,11 +168,16 @@ def states(jobs: Sequence[Job]) -> tuple[dict[Key, State], list[HpclaunchError]]
     """
     found: dict[Key, State] = {}
     errors: list[HpclaunchError] = []
-    for (name, _), mine in groups(jobs).items():
+    for (name, host, _), mine in groups(jobs).items():
         answers: dict[str, State] = {}
         unknown, failure = State(UNKNOWN), None
         try:
-            answers = scheduler(name).states(mine)
+            if host:
+                from hpclaunch.schedulers import mirror
+
+                answers = mirror.states(scheduler(name).states, mine)
+            else:
+                answers = scheduler(name).states(mine)
         except HpclaunchError as error:
             unknown, failure = State(UNKNOWN, f"no answer from {name}"), error
         told = {(job.site, job.id): answers.get(job.id) or job.recorded_end or unknown for job in mine}

@@ -1,10 +1,11 @@
-"""Run a scheduler's command, without a shell; if it fails, the error has its own words."""
+"""Run a scheduler's command, here without a shell or on another host; if it fails, the error has its own words."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 STATE_SECONDS = 60  # for an answer about states: one scheduler that hangs must not block the others
 # Variables of the job at hand, which sbatch and `qsub -V` would take for requests or hand to a job submitted from it.
 _OF_A_JOB = r"(SLURMD?|SRUN|TORCHELASTIC)_(?!CONF$|CLUSTERS$)|SBATCH_(CPU|MEM)_BIND|PBS_ARRAY_|HPCLAUNCH_(JOB|ATTEMPT)$"
+
+
+# What runs commands on another host, given the words, the input, variables and the most seconds.
+ELSEWHERE: ContextVar[
+    Callable[[Sequence[str], str, Mapping[str, str], float | None], subprocess.CompletedProcess[bytes]] | None
+] = ContextVar("elsewhere", default=None)
 
 
 def call(
@@ -36,15 +43,18 @@ def call(
     inside = not {"SLURM_JOB_ID", "PBS_JOBID"}.isdisjoint(os.environ)
     outside = {name: value for name, value in os.environ.items() if not (inside and re.match(_OF_A_JOB, name))}
     try:
-        done = subprocess.run(
-            list(words),
-            input=stdin.encode(errors="surrogateescape"),
-            capture_output=True,
-            check=False,
-            cwd=folder,
-            timeout=seconds,
-            env={**outside, **(variables or {})},
-        )
+        if run := ELSEWHERE.get():
+            done = run(words, stdin, variables or {}, seconds)
+        else:
+            done = subprocess.run(
+                list(words),
+                input=stdin.encode(errors="surrogateescape"),
+                capture_output=True,
+                check=False,
+                cwd=folder,
+                timeout=seconds,
+                env={**outside, **(variables or {})},
+            )
     except FileNotFoundError:
         raise SchedulerError(f"{words[0]}: not found; is this a login node of the site?") from None
     except subprocess.TimeoutExpired:

@@ -47,7 +47,10 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A submitted job: its id, where it was submitted, and its run folder, an absolute path."""
+    """A submitted job: its id, where it was submitted, and its run folder, an absolute path.
+
+    That of a job submitted on another `host` is a copy of `remote`, the run folder there (mirror.py).
+    """
 
     id: str
     site: str
@@ -55,6 +58,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     job_name: str
     folder: str
     max_attempts: int = 1
+    host: str = ""
+    remote: str = ""
 
     @property
     def path(self) -> Path:

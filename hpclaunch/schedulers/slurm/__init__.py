@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.schedulers import Scheduler
-from hpclaunch.schedulers.command import STATE_SECONDS, call
+from hpclaunch.schedulers.command import ELSEWHERE, STATE_SECONDS, call
 from hpclaunch.schedulers.job import Allocation, Job, directive, leading_number
 from hpclaunch.schedulers.slurm.states import states
 
@@ -51,7 +51,7 @@ class Slurm(Scheduler):
         Raises HpclaunchError in a folder where no job can write its output.
         """
         own = re.search(r"^#SBATCH\s+(-o\s*|--output[= ]\s*)/", script, re.MULTILINE)
-        if not own and re.search(r"\\|%[\w%]", str(Path.cwd())):
+        if not (own or ELSEWHERE.get()) and re.search(r"\\|%[\w%]", str(Path.cwd())):
             raise HpclaunchError(
                 f"{Path.cwd()}: Slurm expands % and \\ in the path of a job's output, and the job dies",
                 "submit from a folder without % and \\ in its path",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.schedulers.command import STATE_SECONDS, call
+from hpclaunch.schedulers.command import ELSEWHERE, STATE_SECONDS, call
 from hpclaunch.schedulers.job import (
     CANCELLED,
     COMPLETED,
@@ -67,7 +67,8 @@ def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
     asked = {job.id: job for job in jobs}
     fields = "JobID,State,ExitCode,NodeList"
     # Ids of another cluster that shares the home folder may be those of other users' jobs here.
-    words = ["sacct", f"--user={os.getuid()}", f"--jobs={','.join(asked)}", f"--format={fields}"]
+    own = [] if ELSEWHERE.get() else [f"--user={os.getuid()}"]
+    words = ["sacct", *own, f"--jobs={','.join(asked)}", f"--format={fields}"]
     words += ["--allocations", "--parsable2", "--noheader"]
     found, settled = {}, set()
     for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS).stdout, 4):
