@@ -35,7 +35,7 @@ def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> 
     except (OSError, ValueError, LookupError) as error:
         raise HpclaunchError(f"{job}: {run.path / PLAN}, which has its request, cannot be read: {error}") from None
     code = request.pop("machine", {}).get("snapshot", "")
-    values = as_options(request)
+    values = as_options(request | ({"host": run.host} if run.host else {}))
     values["env"] = [one.removesuffix(f"={HIDDEN}") for one in values.get("env", ())]  # from here: no file has it
     for option in submit_command.params:
         os.environ.pop(str(option.envvar), None)

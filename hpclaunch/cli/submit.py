@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
@@ -76,7 +75,6 @@ def submit_command(
     host, below, real = _place(ctx, values, host, remote_folder)
     # An earlier job may make the program.
     request, profile = planned_request(ctx, values, starts=not after, there=real)
-    request = structs.replace(request, host=host or None, remote_folder=remote_folder)
     before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
     name = ""
     if script is None:

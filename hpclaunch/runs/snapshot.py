@@ -27,7 +27,7 @@ _GIT = ("env", "GIT_ALLOW_PROTOCOL=none", "git", "-c", "core.fsmonitor=false", "
 def look() -> tuple[str, list[str], list[str]]:
     """Return the name of the current code, its files, and those too big. Raises HpclaunchError if that is too much."""
     sizes: dict[str, int] = {}
-    for path in sorted({*_listed(".")}):
+    for path in sorted({*listed(".")}):
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and still in git's index
             found = Path(path).lstat()
             target = os.path.normpath(Path(path, "..", Path(path).readlink())) if S_ISLNK(found.st_mode) else ""
@@ -67,16 +67,18 @@ def write(name: str) -> None:
                 (folder / CODE / path).symlink_to(Path.cwd() / path)
 
 
-def _listed(folder: str) -> Iterator[str]:
+def listed(folder: str) -> Iterator[str]:
     """Yield the tracked and unignored files below a folder, or without git all but hidden ones and environments."""
-    listed = _git("-C", folder, "ls-files", "-coz", "--exclude-standard").decode(errors="surrogateescape").split("\0")
-    for path in (os.path.normpath(Path(folder, name)) for name in listed[:-1]):
+    tracked = _git("-C", folder, "ls-files", "-coz", "--exclude-standard").decode(errors="surrogateescape").split("\0")
+    for path in (os.path.normpath(Path(folder, name)) for name in tracked[:-1]):
         if not _NEVER & {*path.split("/")}:  # a folder is a repository in this one
-            yield from _listed(path) if Path(path).is_dir() and not Path(path).is_symlink() else [path]
-    for above, folders, names in os.walk(folder) if listed == [""] else ():
+            yield from listed(path) if Path(path).is_dir() and not Path(path).is_symlink() else [path]
+    for above, folders, names in os.walk(folder) if tracked == [""] else ():
         environment = {"pyvenv.cfg", "conda-meta"} & {*names, *folders}
         folders[:] = [one for one in folders if not (environment or one[0] == "." or one in _NEVER)]
-        yield from (os.path.normpath(Path(above, one)) for one in names if not (environment or one[0] == "."))
+        links = [one for one in folders if Path(above, one).is_symlink()]
+        found = [] if environment else [*names, *links]
+        yield from (os.path.normpath(Path(above, one)) for one in found if one[0] != ".")
 
 
 def _hash(root: Path, files: list[str]) -> str:

@@ -1,43 +1,22 @@
 """What travels to another host: the project's files, tracked and unignored by git, to one folder for each run."""
 
 import os
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.paths import WORKLOADS
+from hpclaunch.runs.snapshot import listed
 from hpclaunch.schedulers import ssh
-from hpclaunch.schedulers.run_folder import RUNS
 
 MOST = 500_000_000  # bytes; more is sent only if the user says so
 _UPLOADED = "uploaded"  # as remote.sh says it
 _PROGRAMS = WORKLOADS["mnist"].parent
-_ENVIRONMENTS = {"pyvenv.cfg", "conda-meta"}
 
 
 def files() -> list[str]:
-    """Return the files of this folder that travel: those that git tracks or does not ignore, not those of run folders.
-
-    Without git they are all but hidden ones, caches and environments.
-    """
-    names = ["."]
-    with suppress(OSError, subprocess.SubprocessError):
-        words = ["git", "-c", "core.fsmonitor=false", "ls-files", "-coz", "--exclude-standard"]
-        names = os.fsdecode(subprocess.run(words, capture_output=True, check=True).stdout).split("\0")
-    found = (file for name in dict.fromkeys(names) if name for file in _below(Path(name)))
-    return [file for file in found if not file.startswith(f"{RUNS}/")]
-
-
-def _below(path: Path) -> Iterator[str]:
-    """Yield a file, or those of a folder, as of a repository in the repository."""
-    if path.is_symlink() or path.is_file():
-        yield str(path)
-    for entry in sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else ():
-        hidden = entry.name.startswith(".") or entry.name in ("__pycache__", RUNS)
-        if not (hidden or any((entry / name).exists() for name in _ENVIRONMENTS)):
-            yield from _below(entry)
+    """Return the files of this folder that travel: those that git tracks or does not ignore, or those of a snapshot."""
+    return sorted(path for path in {*listed(".")} if Path(path).is_symlink() or Path(path).is_file())
 
 
 def measured(names: Sequence[str], confirmed: bool) -> str:

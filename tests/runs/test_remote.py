@@ -330,6 +330,15 @@ def test_a_host_of_the_current_folder_is_not_used(there, work, tmp_path, monkeyp
     assert submit("--site", "local", "--wait", "--", "true").startswith("local-")
 
 
+def test_rerun_goes_to_the_same_host(there, work):
+    """A run on another host is submitted there again, with the code as it is here now."""
+    first = submit(*HOST, "--wait", "--", "python3", "train.py")
+    (work / "train.py").write_text("print('again')")
+    job = call("rerun", first, "--wait").strip()
+    assert job == "102"
+    assert call("logs", job) == "[0] again\n"
+
+
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "me@-oProxyCommand=x", "a b", "host:path", "$(id)"])
 def test_a_host_is_no_option(there, host):
     """What ssh or rsync would take for something else is refused."""
