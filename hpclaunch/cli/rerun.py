@@ -25,9 +25,10 @@ from hpclaunch.schedulers.run_folder import PLAN
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION]... [-- COMMAND]")
 @click.pass_context
 def rerun_command(ctx: click.Context, /, job: str, options: tuple[str, ...]) -> None:
-    """Submit a run again: its request, and its code if it has a snapshot.
+    """Submit a run again, with its request and its code.
 
-    The options are those of `hpclaunch submit`, and win. Without a snapshot it runs what is in the current folder now.
+    The code is that of its snapshot; without one it is what is in the current folder now. The options are those of
+    `hpclaunch submit`, and win.
     """
     (run,) = registry.find([job])
     try:

@@ -132,7 +132,10 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
 @_JOBS
 @json_option
 def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
-    """Cancel jobs, or the newest, and print each with its state before."""
+    """Cancel jobs, or the newest.
+
+    Each is printed with its state before.
+    """
     chosen = registry.find(jobs)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
