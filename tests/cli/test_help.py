@@ -46,8 +46,9 @@ def help_of(monkeypatch):
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_help_fits_a_terminal(words, help_of):
-    """At 80 columns no line is longer, and no option's name is torn in two."""
+    """At 80 columns no line is longer, no command's text is cut, and no option's name is torn in two."""
     shown = help_of(words)
+    assert not re.search(r"^  .*\.\.\.$", shown, re.MULTILINE)
     assert max(map(len, shown.splitlines())) <= 80
     assert not re.search(r"(?<![\w-])--?$|\w-$", shown, re.MULTILINE), shown
     wide = help_of(words, 200)
