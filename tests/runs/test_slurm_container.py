@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ REPORT = (
     "import json, os, socket; "
     "print(json.dumps(dict(os.environ, host=socket.gethostname(), image=os.listdir('/image'))))"
 )
-PYTHON = f'export PATH={Path(sys.executable).parent}:"$PATH"'
+PYTHON = f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"'
 TWO_BY_TWO = ("--site", "boxes", "--nodes", "2", "--tasks-per-node", "2")
 
 
