@@ -91,7 +91,7 @@ def test_a_shell_of_a_pbs_job(qsub, work):
     shell.wait_for("<dark blue> <PBS_INTERACTIVE> <2>")
     shell.wait_for(re.escape(str(work)))
     program = """'import os; print(os.environ["RANK"], os.environ["COLOUR"])'"""
-    shell.type(f"hpclaunch launch --launcher tasks --tasks-per-node 1 -- {sys.executable} -c {program}")
+    shell.type(f"hpclaunch launch --launcher tasks --tasks-per-node 1 -- {shlex.quote(sys.executable)} -c {program}")
     shell.wait_for("world size 2", 60)
     shell.type("cat hpclaunch-runs/107.gadi-pbs-1/rank-?.log")
     shell.wait_for("0 dark blue\r\n1 dark blue")

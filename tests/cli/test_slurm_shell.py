@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -29,7 +30,7 @@ def test_a_shell_of_a_slurm_job(work):
     shell.wait_for("<dark blue> <2> <r6i4n0> <shell>")
     shell.wait_for(str(work))
     program = """'import os; print(os.environ["RANK"], os.environ["SLURMD_NODENAME"], os.environ["COLOUR"])'"""
-    shell.type(f"hpclaunch launch -- {sys.executable} -c {program}")
+    shell.type(f"hpclaunch launch -- {shlex.quote(sys.executable)} -c {program}")
     shell.wait_for("world size 4", 60)
     shell.type("cat hpclaunch-runs/*-1/rank-?.log")
     shell.wait_for("0 r6i4n0 dark blue\r\n1 r6i4n0 dark blue\r\n2 r6i4n1 dark blue\r\n3 r6i4n1 dark blue")

@@ -22,7 +22,7 @@ def site(work, tmp_path, monkeypatch):
     """Write the profile `boxes` with a runtime and further keys of `container`, and an image for it."""
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("apptainer", "singularity", "podman-hpc"):
-        program(tmp_path / "bin" / name, f"#!{sys.executable}\n{RUNTIMES.read_text()}")
+        program(tmp_path / "bin" / name, f"#!/usr/bin/env python3\n{RUNTIMES.read_text()}")
     (work / "image.sif").write_bytes(bytes(200_000))
 
     def write(runtime: str, **keys: object) -> list[str]:

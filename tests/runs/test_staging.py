@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -73,7 +74,7 @@ def test_an_archive_is_unpacked(work, disk, suffix):
     """The files of an archive are on the disk, in the folder that was given or as they are in it."""
     if suffix == "zip":
         if not shutil.which("unzip"):
-            program(disk.parent / "bin" / "unzip", f'exec {sys.executable} -m zipfile -e "$2" "$4"')
+            program(disk.parent / "bin" / "unzip", f'exec {shlex.quote(sys.executable)} -m zipfile -e "$2" "$4"')
         with zipfile.ZipFile("data.zip", "w") as archive:
             archive.write("data/below/b")
     else:
