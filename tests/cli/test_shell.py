@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import sys
 import time
 from collections.abc import Sequence

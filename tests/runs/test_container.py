@@ -91,7 +91,8 @@ def test_ranks_on_pbs_nodes_run_in_the_image(cli, site, pbs, work):
     words = [*site("singularity"), "--account", "ab12", "--nodes", "2", "--tasks-per-node", "2", "--launcher", "tasks"]
     profile = {"extends": "gadi", "modules": [], "title": "Boxes", "container": {"runtime": "singularity"}}
     (work / "site_profiles" / "boxes.yaml").write_text(json.dumps(profile))
-    command = "echo $RANK $WORLD_SIZE $NODE_RANK $IN_IMAGE; ((RANK != 3)) || exit 7; sleep 60"
+    others = 'until (($(cat "$HPCLAUNCH_RUN_DIR"/rank-?.log | wc -l) == 4)); do sleep 0.1; done'
+    command = f"echo $RANK $WORLD_SIZE $NODE_RANK $IN_IMAGE; ((RANK != 3)) || {{ {others}; exit 7; }}; sleep 60"
     programs = f'export PATH="{work.parent}/bin:$PATH"'
     script = cli("render", *words, "--setup", programs, "--", "bash", "-c", command).stdout
     job = pbs(script, ["127.0.0.1", "127.0.0.2"])
@@ -105,7 +106,7 @@ def test_a_bundled_workload_and_the_nodes_disk_are_seen(site, work, tmp_path):
     (work / "data").mkdir()
     run(*site("apptainer"), "--stage-in", "data", "--workload", "env")
     script = (run_folder(work) / "job.sh").read_text()
-    assert '--bind="$HPCLAUNCH_LOCAL:$HPCLAUNCH_LOCAL"' in script and "command=(python /" in script
+    assert '--bind="$HPCLAUNCH_LOCAL:$HPCLAUNCH_LOCAL"' in script and "command=(python " in script
 
 
 @pytest.mark.parametrize(
