@@ -181,7 +181,7 @@ def test_a_script_in_the_sites_own_form_is_understood(cli, work, site):
     assert check(cli, site, SCRIPTS[site]).exit_code == 0
     made = check(cli, site, SCRIPTS[site], "--as-request")
     assert "a model of GPU" not in made.stderr and "select" not in made.stderr
-    script = cli(*shlex.split(made.stdout.replace(f"--site {site}", f"--site {SITES / site}.yaml"))[1:]).stdout
+    script = cli(*shlex.split(made.stdout.replace(f"--site {site}", f"--site '{SITES / site}.yaml'"))[1:]).stdout
     for words in {"chunks": ("select=10:system=polaris\n", "-A Alpha\n"), "shapes": ("=h100:4\n", "=2\n")}[site]:
         assert words in script
 
