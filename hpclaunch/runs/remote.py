@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -20,7 +18,7 @@ from hpclaunch.job.request import Request
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, upload
 from hpclaunch.runs.registry import SUBMISSION, Run
-from hpclaunch.runs.submit import at_once, blame, note, submit
+from hpclaunch.runs.submit import at_once, blame, note
 from hpclaunch.schedulers import run_folder, scheduler, ssh
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def prepare(plan: Plan, script: str, host: str, below: str, after: Sequence[str]
     """Note what is to be submitted; return the submission. Raises RequestError for a variable that is not set here."""
     plan.request.check_passed(os.environ)
     project = re.sub(r"[^\w.]+|^[.]+", "_", Path.cwd().name, flags=re.ASCII)[:40] or "project"
-    folder = registry.submissions(f"{project}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+    folder = registry.submissions(run_folder.new_name(project))
     there = f"{below}/{folder.name}"
     noted = {"host": host, "remote": there, "project": str(Path.cwd()), "attempts": at_once(plan), "after": list(after)}
     folder.mkdir(mode=0o700, parents=True)
@@ -65,7 +63,8 @@ def finish(folder: Path, submitted: Callable[[str], None], plan: Plan | None = N
     try:
         upload.send(host, remote, noted["project"], text)
         with ssh.there(host, remote, once=True, variables=variables):
-            ids = submit(scheduler(about["scheduler"]), text, noted["attempts"], runs, noted["after"], noted["name"])
+            kind = scheduler(about["scheduler"])
+            ids = kind.submit_all(text, noted["attempts"], runs, noted["after"], noted["name"])
     except ssh.LostError as error:
         raise ssh.LostError(str(error), *resume(folder)) from None
     except HpclaunchError as error:

@@ -15,7 +15,6 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import Scheduler
 from hpclaunch.schedulers.job import note_attempts
 from hpclaunch.schedulers.run_folder import PLAN, RUN, RUNS, SCRIPT
 
@@ -33,7 +32,7 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
     if plan.snapshot:
         snapshot.write(plan.snapshot)
     try:
-        return submit(plan.scheduler, script, at_once(plan), Path(RUNS).absolute(), after, name)
+        return plan.scheduler.submit_all(script, at_once(plan), Path(RUNS).absolute(), after, name)
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
 
@@ -41,11 +40,6 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
 def at_once(plan: Plan) -> int:
     """Return how many attempts are submitted together: all where a job cannot submit the next."""
     return plan.max_attempts if plan.scheduler.resubmits and not plan.site.resubmit else 1
-
-
-def submit(kind: Scheduler, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
-    """Submit a script, with its further attempts if there are several; return the ids. Raises SchedulerError."""
-    return kind.submit_all(script, attempts, runs, after) if attempts > 1 else [kind.submit(script, after, name)]
 
 
 def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
