@@ -18,7 +18,7 @@ from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import mirror
+from hpclaunch.schedulers import mirror, run_folder
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
@@ -38,7 +38,7 @@ def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
 
 def _record(run: Run, state: State) -> dict[str, Any]:
     """Return what --json prints of a run."""
-    return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run.restarts[0]}
+    return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run_folder.restarts(run.path)[0]}
 
 
 @click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
@@ -60,7 +60,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     rows = []
     for run, state in zip(chosen, states, strict=True):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
-        count, out = run.restarts
+        count, out = run_folder.restarts(run.path)
         again = f"{counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
         ended = f"exit code {state.exit_code}" if state.exit_code else ""
         note = " ".join(filter(None, [ended, f"({state.reason})" if state.reason else "", again]))
@@ -122,10 +122,10 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     waiting.
     """
     chosen = registry.find(jobs)
-    states = wait(chosen)
+    states, code = wait(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
-    raise SystemExit(next(filter(None, map(exit_code, states)), 0))
+    raise SystemExit(code)
 
 
 @click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
@@ -173,8 +173,11 @@ def why_command(job: str | None, as_json: bool) -> None:
     raise SystemExit(code)
 
 
-def wait(chosen: Sequence[Run]) -> list[State]:
-    """Wait until all of `chosen` have ended; return their states, and name on stderr those that are not known."""
+def wait(chosen: Sequence[Run]) -> tuple[list[State], int]:
+    """Wait until all of `chosen` have ended; return their states and an exit code.
+
+    It is that of the first that failed, 3 for one whose end is not known, which is named on stderr.
+    """
     with Progress(chosen) as progress:
         while not progress.look():
             time.sleep(POLL_SECONDS)
@@ -187,9 +190,5 @@ def wait(chosen: Sequence[Run]) -> list[State]:
             )
         elif progress.visible:
             click.echo(f"{run.id} {run.job_name} {coloured(state.word)}", err=True)
-    return states
-
-
-def exit_code(state: State) -> int:
-    """Return the exit code of a command that waited for a job, 3 if its end is not known."""
-    return state.shell_code if state.ended else SchedulerError.exit_code
+    codes = (state.shell_code if state.ended else SchedulerError.exit_code for state in states)
+    return states, next(filter(None, codes), 0)

@@ -101,10 +101,14 @@ def submit_command(
         _show_files(plan, f"{host}:{below}", yes, quiet)
         run = _go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)
     else:
-        run = _submit(plan, text, before, name, partial(_print_id, plan, Path(RUNS), as_json))
+        from hpclaunch.executors.script import ScriptExecutor
+
+        # The id comes first: what fails after the scheduler's answer is a warning.
+        submitted = partial(_print_id, plan, Path(RUNS), as_json)
+        run = _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
     if wait_for_end or follow:
         from hpclaunch.cli.progress import Progress
-        from hpclaunch.cli.runs import exit_code, wait
+        from hpclaunch.cli.runs import wait
 
         if follow:
             from hpclaunch.runs import logs
@@ -113,7 +117,7 @@ def submit_command(
                 for line in logs.read(run, None, progress.look):
                     progress.clear()
                     echo(line, err=True)
-        raise SystemExit(exit_code(wait([run])[0]))
+        raise SystemExit(wait([run])[1])
 
 
 def _place(ctx: click.Context, values: dict[str, Any], host: str | None, folder: str | None) -> tuple[str, str, str]:
@@ -128,10 +132,8 @@ def _place(ctx: click.Context, values: dict[str, Any], host: str | None, folder:
     from hpclaunch.runs import remote
     from hpclaunch.schedulers import ssh
 
-    source, file = (
-        ctx.get_parameter_source("host"),
-        next((one.path for one in ctx.obj.used if "host" in one.data), None),
-    )
+    source = ctx.get_parameter_source("host")
+    file = next((one.path for one in ctx.obj.used if "host" in one.data), None)
     if source is ParameterSource.DEFAULT_MAP and file and not paths.is_trusted(file):
         raise HpclaunchError(
             f"{quote(paths.shown(file))}: host {host} is not used: your files would be sent there",
@@ -169,13 +171,6 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
         return _warned(lambda: remote.finish(folder, submitted, plan))
     except KeyboardInterrupt:
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
-
-
-def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Callable[[str], None]) -> registry.Run:
-    """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
-    from hpclaunch.executors.script import ScriptExecutor
-
-    return _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
 
 
 def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
