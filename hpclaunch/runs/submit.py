@@ -42,10 +42,10 @@ def at_once(plan: Plan) -> int:
     return plan.max_attempts if plan.scheduler.resubmits and not plan.site.resubmit else 1
 
 
-def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
+def note(about: Mapping[str, Any], plan: object, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written.
 
-    `about` and `plan` are the plan's, the latter as JSON.
+    `about` is the plan's.
     """
     folder = runs.absolute() / ids[0]
     run = msgspec.convert({**about, "id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
@@ -54,7 +54,7 @@ def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str],
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
         write_whole(folder / RUN, registry.encode(run))
-        write_whole(folder / PLAN, plan)
+        write_whole(folder / PLAN, registry.encode(plan, indent=2))
 
     for write in (fill, lambda: note_attempts(folder, ids[1:]), lambda: registry.register(run)):
         try:
