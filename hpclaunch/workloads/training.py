@@ -123,11 +123,8 @@ class Schedule(Callback):
         if batch_idx % self.args.accumulate:
             return
         batches = trainer.num_training_batches  # of an epoch
-        now, warmup, end = (
-            trainer.current_epoch * batches + batch_idx,
-            self.warmup * batches,
-            self.args.epochs * batches,
-        )
+        now = trainer.current_epoch * batches + batch_idx
+        warmup, end = self.warmup * batches, self.args.epochs * batches
         falling = (1 + math.cos(math.pi * min(1, (now - warmup) / max(1, end - warmup)))) / 2
         factor = (now + 1) / (warmup + 1) if now < warmup else falling
         for group in trainer.optimizers[0].param_groups:
