@@ -63,8 +63,6 @@ def submit_command(
     dry_run: bool,
     script: Path | None,
     as_json: bool,
-    host: str | None,
-    remote_folder: str | None,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -72,7 +70,7 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    host, below, real = _place(ctx, values, host, remote_folder)
+    host, below, real = _place(ctx, values)
     # An earlier job may make the program.
     request, profile = planned_request(ctx, values, starts=not after, there=real)
     before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
@@ -120,13 +118,13 @@ def submit_command(
         raise SystemExit(wait([run])[1])
 
 
-def _place(ctx: click.Context, values: dict[str, Any], host: str | None, folder: str | None) -> tuple[str, str, str]:
+def _place(ctx: click.Context, values: dict[str, Any]) -> tuple[str, str, str]:
     """Return the host to submit on, the folder of runs there and where that leads; settle the site.
 
-    The host is "" if the job is submitted here, or the site is this machine. Raises HpclaunchError.
+    The host, "" if the job is submitted here or the site is this machine, leaves `values`. Raises HpclaunchError.
     """
-    asked = values | {"host": host, "remote_folder": folder}
-    asked = configured(ctx, asked, configured(ctx, asked)["site"] or "")
+    asked = configured(ctx, values, configured(ctx, values)["site"] or "")
+    del values["host"], values["remote_folder"]
     if not (host := asked["host"]):
         return "", "", ""
     from hpclaunch.runs import remote
