@@ -1,6 +1,7 @@
-"""The commands about submitted jobs: status, jobs, logs, wait, cancel, why."""
+"""The commands about submitted jobs: status, jobs, logs, wait, cancel, why, fetch."""
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -171,6 +172,29 @@ def why_command(job: str | None, as_json: bool) -> None:
     for line in () if as_json else lines:
         echo(line)
     raise SystemExit(code)
+
+
+@click.command("fetch", cls=Command, epilog="fetch 1234567\nfetch 1234567 '*.ckpt' results")
+@click.argument("job", **JOB_IDS)
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+def fetch_command(job: str, patterns: tuple[str, ...]) -> None:
+    """Bring the files that a job on another host made or changed.
+
+    They come into the current folder, at the same places; one that is newer here stays. A PATTERN is a file's name, its
+    path, or a folder. What was interrupted goes on.
+    """
+    from hpclaunch.runs import remote, upload
+
+    (run,) = registry.find([job])
+    found = remote.results(run, patterns) if run.host else {}
+    if not found:
+        raise HpclaunchError(
+            f"{run.id}: no new file{' fits' if patterns else ''} in {run.host}:{run.remote or run.folder}"
+        )
+    talk(f"{counted(len(found), 'file')}, {upload.megabytes(sum(found.values()))} from {run.host}:{run.remote}")
+    remote.fetch(run, list(found), shown=sys.stderr.isatty())
+    for name, size in found.items():
+        echo(f"{upload.megabytes(size):>10}  {name}")
 
 
 def wait(chosen: Sequence[Run]) -> tuple[list[State], int]:
