@@ -206,13 +206,8 @@ def make_trainer(
     loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
     if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
         loggers.append(TensorBoardLogger(folder, version=version))
-    callbacks = [
-        layout.RollCall(vars(args) | terms),
-        ModelSummary(max_depth=2),
-        Schedule(args, scale),
-        Meter(saver),
-        saver,
-    ]
+    callbacks = [layout.RollCall(vars(args) | terms), ModelSummary(max_depth=2), Schedule(args, scale)]
+    callbacks += [Meter(saver), saver]
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     if args.output_dir:
