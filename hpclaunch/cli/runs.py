@@ -188,9 +188,8 @@ def fetch_command(job: str, patterns: tuple[str, ...]) -> None:
     (run,) = registry.find([job])
     found = remote.results(run, patterns) if run.host else {}
     if not found:
-        raise HpclaunchError(
-            f"{run.id}: no new file{' fits' if patterns else ''} in {run.host}:{run.remote or run.folder}"
-        )
+        where = f"{run.host}:{run.remote or run.folder}"
+        raise HpclaunchError(f"{run.id}: no new file{' fits' if patterns else ''} in {where}")
     talk(f"{counted(len(found), 'file')}, {upload.megabytes(sum(found.values()))} from {run.host}:{run.remote}")
     remote.fetch(run, list(found), shown=sys.stderr.isatty())
     for name, size in found.items():
