@@ -14,18 +14,14 @@ from hpclaunch.errors import nearest
 
 # The options of each group, by the names of their values; what is in none goes under the last heading.
 _GROUPS = {
-    "Resources": (
-        "site", "nodes", "partition", "account", "qos", "walltime", "gpus", "gpus_per_node", "tasks_per_node",
-        "cpus_per_task", "mem_gb", "jobfs_gb", "job_name", "storage", "directive", "template", "preset",
-    ),
-    "Environment": (
-        "module", "setup", "teardown", "venv", "container", "env", "network", "stage_in", "stage_out", "snapshot",
-    ),
-    "Launch": ("launcher", "workload", "preflight", "after", "script", "debug_rank", "host", "remote_folder", "resume"),
-    "Survive": ("max_attempts", "max_restarts", "min_nodes", "spares", "warn_before", "hang_after"),
-    "Money and checks": ("max_cost", "confirm_above", "yes", "force", "dry_run"),
-    "Output": ("output", "explain", "wait_for_end", "follow", "fix", "diff", "as_request", "as_json", "quiet", "help"),
-}  # fmt: skip
+    "Resources": "site nodes partition account qos walltime gpus gpus_per_node tasks_per_node cpus_per_task mem_gb "
+    "jobfs_gb job_name storage directive template preset",
+    "Environment": "module setup teardown venv container env network stage_in stage_out snapshot",
+    "Launch": "launcher workload preflight after script debug_rank host remote_folder resume",
+    "Survive": "max_attempts max_restarts min_nodes spares warn_before hang_after",
+    "Money and checks": "max_cost confirm_above yes force dry_run",
+    "Output": "output explain wait_for_end follow fix diff as_request as_json quiet help",
+}
 _WIDTH = 27  # of the options' names; a longer one has a line of its own
 
 
@@ -38,7 +34,7 @@ class Command(click.Command):
         parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
         for parameter in parameters:
             if record := parameter.get_help_record(ctx):
-                group = next((group for group, names in _GROUPS.items() if parameter.name in names), "Output")
+                group = next((group for group, names in _GROUPS.items() if parameter.name in names.split()), "Output")
                 names = re.sub(r"(INTEGER|FLOAT) RANGE$", "N", record[0])
                 row = f"{names:<{_WIDTH}}", re.sub(r"  \[x>=\d+]|; x>=\d+", "", record[1])
                 rows.setdefault(group if len(parameters) > 12 else "Options", []).append(row)

@@ -75,7 +75,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     from hpclaunch.runs import snapshot
     from hpclaunch.runs.here import check_torch, run
     from hpclaunch.runs.terminal import for_rank
-    from hpclaunch.schedulers.local import new_id
+    from hpclaunch.schedulers.run_folder import new_name
 
     request, profile = planned_request(ctx, values, here=True, starts=True)
     plan = make_plan(profile, request)
@@ -86,7 +86,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
     if plan.snapshot:
         snapshot.write(plan.snapshot)
     if plan.scheduler.here:
-        job_id = new_id()
+        job_id = new_name("local")
         run(script, job_id, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)
     from hpclaunch.rehearsal import rehearse
 

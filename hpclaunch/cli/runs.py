@@ -1,6 +1,7 @@
-"""The commands about submitted jobs: status, jobs, logs, wait, cancel, why."""
+"""The commands about submitted jobs: status, jobs, logs, wait, cancel, why, fetch."""
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -18,7 +19,7 @@ from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import mirror
+from hpclaunch.schedulers import mirror, run_folder
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
@@ -38,7 +39,7 @@ def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
 
 def _record(run: Run, state: State) -> dict[str, Any]:
     """Return what --json prints of a run."""
-    return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run.restarts[0]}
+    return {**msgspec.to_builtins(run), **msgspec.to_builtins(state), "restarts": run_folder.restarts(run.path)[0]}
 
 
 @click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
@@ -60,7 +61,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     rows = []
     for run, state in zip(chosen, states, strict=True):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.submitted))
-        count, out = run.restarts
+        count, out = run_folder.restarts(run.path)
         again = f"{counted(count, 'restart')}{', without ' if out else ''}{' '.join(out)}" if count else ""
         ended = f"exit code {state.exit_code}" if state.exit_code else ""
         note = " ".join(filter(None, [ended, f"({state.reason})" if state.reason else "", again]))
@@ -122,10 +123,10 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     waiting.
     """
     chosen = registry.find(jobs)
-    states = wait(chosen)
+    states, code = wait(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
-    raise SystemExit(next(filter(None, map(exit_code, states)), 0))
+    raise SystemExit(code)
 
 
 @click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
@@ -176,8 +177,33 @@ def why_command(job: str | None, as_json: bool) -> None:
     raise SystemExit(code)
 
 
-def wait(chosen: Sequence[Run]) -> list[State]:
-    """Wait until all of `chosen` have ended; return their states, and name on stderr those that are not known."""
+@click.command("fetch", cls=Command, epilog="fetch 1234567\nfetch 1234567 '*.ckpt' results")
+@click.argument("job", **JOB_IDS)
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+def fetch_command(job: str, patterns: tuple[str, ...]) -> None:
+    """Bring the files that a job on another host made or changed.
+
+    They come into the current folder, at the same places; one that is newer here stays. A PATTERN is a file's name, its
+    path, or a folder. What was interrupted goes on.
+    """
+    from hpclaunch.runs import remote, upload
+
+    (run,) = registry.find([job])
+    found = remote.results(run, patterns) if run.host else {}
+    if not found:
+        where = f"{run.host}:{run.remote or run.folder}"
+        raise HpclaunchError(f"{run.id}: no new file{' fits' if patterns else ''} in {where}")
+    talk(f"{counted(len(found), 'file')}, {upload.megabytes(sum(found.values()))} from {run.host}:{run.remote}")
+    remote.fetch(run, list(found), shown=sys.stderr.isatty())
+    for name, size in found.items():
+        echo(f"{upload.megabytes(size):>10}  {name}")
+
+
+def wait(chosen: Sequence[Run]) -> tuple[list[State], int]:
+    """Wait until all of `chosen` have ended; return their states and an exit code.
+
+    It is that of the first that failed, 3 for one whose end is not known, which is named on stderr.
+    """
     with Progress(chosen) as progress:
         while not progress.look():
             time.sleep(POLL_SECONDS)
@@ -190,9 +216,5 @@ def wait(chosen: Sequence[Run]) -> list[State]:
             )
         elif progress.visible:
             click.echo(f"{run.id} {run.job_name} {coloured(state.word)}", err=True)
-    return states
-
-
-def exit_code(state: State) -> int:
-    """Return the exit code of a command that waited for a job, 3 if its end is not known."""
-    return state.shell_code if state.ended else SchedulerError.exit_code
+    codes = (state.shell_code if state.ended else SchedulerError.exit_code for state in states)
+    return states, next(filter(None, codes), 0)

@@ -1,9 +1,7 @@
 """The command that opens a shell on the nodes of an interactive job."""
 
 import os
-import secrets
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.paths import write_whole
 from hpclaunch.schedulers import at_hand
-from hpclaunch.schedulers.run_folder import RUNS, SCRIPT
+from hpclaunch.schedulers.run_folder import RUNS, SCRIPT, new_name
 
 
 @job_command("shell", SHELL, epilog="shell --site gadi -A ab12 --nodes 2 -t 30m\nshell --site local")
@@ -46,7 +44,7 @@ def shell_command(ctx: click.Context, /, yes: bool, dry_run: bool, quiet: bool, 
     if not quiet and at_terminal():
         show_remaining(plan, profile)
     confirm(plan, yes)
-    script = Path(RUNS, f"shell-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}", SCRIPT).absolute()
+    script = Path(RUNS, new_name("shell"), SCRIPT).absolute()
     script.parent.mkdir(parents=True)
     write_whole(script, text.encode(errors="surrogateescape"))
     command = plan.scheduler.interactive(script)

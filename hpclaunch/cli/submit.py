@@ -63,8 +63,6 @@ def submit_command(
     dry_run: bool,
     script: Path | None,
     as_json: bool,
-    host: str | None,
-    remote_folder: str | None,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -72,7 +70,7 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
-    host, below, real = _place(ctx, values, host, remote_folder)
+    host, below, real = _place(ctx, values)
     # An earlier job may make the program.
     request, profile = planned_request(ctx, values, starts=not after, there=real)
     before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
@@ -101,10 +99,14 @@ def submit_command(
         _show_files(plan, f"{host}:{below}", yes, quiet)
         run = _go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)
     else:
-        run = _submit(plan, text, before, name, partial(_print_id, plan, Path(RUNS), as_json))
+        from hpclaunch.executors.script import ScriptExecutor
+
+        # The id comes first: what fails after the scheduler's answer is a warning.
+        submitted = partial(_print_id, plan, Path(RUNS), as_json)
+        run = _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
     if wait_for_end or follow:
         from hpclaunch.cli.progress import Progress
-        from hpclaunch.cli.runs import exit_code, wait
+        from hpclaunch.cli.runs import wait
 
         if follow:
             from hpclaunch.runs import logs
@@ -113,25 +115,23 @@ def submit_command(
                 for line in logs.read(run, None, progress.look):
                     progress.clear()
                     echo(line, err=True)
-        raise SystemExit(exit_code(wait([run])[0]))
+        raise SystemExit(wait([run])[1])
 
 
-def _place(ctx: click.Context, values: dict[str, Any], host: str | None, folder: str | None) -> tuple[str, str, str]:
+def _place(ctx: click.Context, values: dict[str, Any]) -> tuple[str, str, str]:
     """Return the host to submit on, the folder of runs there and where that leads; settle the site.
 
-    The host is "" if the job is submitted here, or the site is this machine. Raises HpclaunchError.
+    The host, "" if the job is submitted here or the site is this machine, leaves `values`. Raises HpclaunchError.
     """
-    asked = values | {"host": host, "remote_folder": folder}
-    asked = configured(ctx, asked, configured(ctx, asked)["site"] or "")
+    asked = configured(ctx, values, configured(ctx, values)["site"] or "")
+    del values["host"], values["remote_folder"]
     if not (host := asked["host"]):
         return "", "", ""
     from hpclaunch.runs import remote
     from hpclaunch.schedulers import ssh
 
-    source, file = (
-        ctx.get_parameter_source("host"),
-        next((one.path for one in ctx.obj.used if "host" in one.data), None),
-    )
+    source = ctx.get_parameter_source("host")
+    file = next((one.path for one in ctx.obj.used if "host" in one.data), None)
     if source is ParameterSource.DEFAULT_MAP and file and not paths.is_trusted(file):
         raise HpclaunchError(
             f"{quote(paths.shown(file))}: host {host} is not used: your files would be sent there",
@@ -169,13 +169,6 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
         return _warned(lambda: remote.finish(folder, submitted, plan))
     except KeyboardInterrupt:
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
-
-
-def _submit(plan: Plan, text: str, before: list[str], name: str, submitted: Callable[[str], None]) -> registry.Run:
-    """Submit, and print the id first: what fails after the scheduler's answer is a warning."""
-    from hpclaunch.executors.script import ScriptExecutor
-
-    return _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
 
 
 def _warned(submit: Callable[[], registry.Run]) -> registry.Run:

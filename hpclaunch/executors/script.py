@@ -16,7 +16,6 @@ from submitit.core import core, utils
 
 from hpclaunch.executors import parameters
 from hpclaunch.executors.job import ScriptJob
-from hpclaunch.runs.registry import encode
 from hpclaunch.runs.submit import hand_over, note
 from hpclaunch.schedulers.run_folder import RUNS
 
@@ -72,7 +71,7 @@ class ScriptExecutor(core.Executor):
 
     def _made(self, plan: Plan, script: str, ids: Sequence[str]) -> ScriptJob:
         """Return the job of these ids, the first attempt's in front, which was just submitted."""
-        run = note(plan.about, encode(plan.hidden(), indent=2), script, ids)
+        run = note(plan.about, plan.hidden(), script, ids)
         self.job_class.watcher.add(run)
         return self.job_class(self.folder, run.id, range(plan.world_size))
 

@@ -6,11 +6,12 @@ still counts when the folder was moved.
 """
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -98,28 +99,20 @@ def find(names: Iterable[str]) -> list[Run]:
 
 def _moved(name: str) -> Run | None:
     """Return the run whose folder is at `name` now, or below ./hpclaunch-runs."""
-    for folder in (Path(name), Path(run_folder.RUNS, name)):
-        if (run := read(folder / run_folder.RUN) or _by_hand(folder)) is not None:
+    for folder in filter(os.path.isdir, (Path(name), Path(run_folder.RUNS, name))):
+        # A job script that was submitted without hpclaunch has only written about.json.
+        known = {"id": folder.absolute().name, "submitted": folder.stat().st_ctime, "folder": ""}
+        if run := read(folder / run_folder.RUN) or read(folder / run_folder.ABOUT, known):
             return msgspec.structs.replace(run, folder=str(folder.absolute()))
     return None
 
 
-def _by_hand(folder: Path) -> Run | None:
-    """Return the run of a job script that was submitted without hpclaunch, from the about.json that it writes."""
+def read(path: Path, known: Mapping[str, Any] = {}) -> Run | None:
+    """Return the run of a registry's file or a run.json, with what else is `known`; None if it is not one."""
     try:
-        about = json.loads((folder / run_folder.ABOUT).read_bytes())
-        known = {"id": folder.absolute().name, "submitted": folder.stat().st_ctime, "folder": ""}
-        return msgspec.convert(about | known, Run)
-    except (OSError, ValueError, TypeError, RecursionError, msgspec.ValidationError):
-        return None
-
-
-def read(path: Path) -> Run | None:
-    """Return the run of a registry's file or a run.json, or None if it is not one."""
-    try:
-        run = msgspec.convert(json.loads(path.read_bytes()), Run) if path.is_file() else None
+        run = msgspec.convert({**json.loads(path.read_bytes()), **known}, Run) if path.is_file() else None
         text = "".join(map(str, msgspec.structs.astuple(run) if run else ()))
         text.encode(errors="surrogateescape")  # else, and with a null byte, no name of a file
         return None if "\0" in text else run
-    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
+    except (OSError, ValueError, TypeError, RecursionError, msgspec.ValidationError):
         return None

@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -20,7 +18,7 @@ from hpclaunch.job.request import Request
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, upload
 from hpclaunch.runs.registry import SUBMISSION, Run
-from hpclaunch.runs.submit import at_once, blame, note, submit
+from hpclaunch.runs.submit import at_once, blame, note
 from hpclaunch.schedulers import run_folder, scheduler, ssh
 
 if TYPE_CHECKING:
@@ -41,14 +39,12 @@ def prepare(plan: Plan, script: str, host: str, below: str, after: Sequence[str]
     """Note what is to be submitted; return the submission. Raises RequestError for a variable that is not set here."""
     plan.request.check_passed(os.environ)
     project = re.sub(r"[^\w.]+|^[.]+", "_", Path.cwd().name, flags=re.ASCII)[:40] or "project"
-    folder = registry.submissions(f"{project}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+    folder = registry.submissions(run_folder.new_name(project))
     there = f"{below}/{folder.name}"
-    noted = {"host": host, "remote": there, "project": str(Path.cwd()), "attempts": at_once(plan), "after": list(after)}
+    noted = {"host": host, "remote": there, "project": str(Path.cwd()), "attempts": at_once(plan), "after": after}
+    noted |= {"script": upload.there(there, script), "name": name, "pass_env": plan.request.pass_env}
     folder.mkdir(mode=0o700, parents=True)
-    write_whole(folder / run_folder.PLAN, registry.encode(plan.hidden(), indent=2))
-    write_whole(folder / run_folder.SCRIPT, upload.there(there, script).encode(errors="surrogateescape"))
-    submission = noted | {"name": name, "pass_env": plan.request.pass_env, "about": plan.about}
-    write_whole(folder / SUBMISSION, registry.encode(submission))
+    write_whole(folder / SUBMISSION, registry.encode(noted | {"about": plan.about, "plan": plan.hidden()}))
     return folder
 
 
@@ -57,15 +53,16 @@ def finish(folder: Path, submitted: Callable[[str], None], plan: Plan | None = N
 
     `submitted` gets the id at once. Raises SchedulerError; after LostError this may be called again.
     """
-    noted, script = json.loads((folder / SUBMISSION).read_bytes()), folder / run_folder.SCRIPT
+    noted = json.loads((folder / SUBMISSION).read_bytes())
     Request(pass_env=noted["pass_env"]).check_passed(os.environ)
     variables = {name: os.environ[name] for name in noted["pass_env"]}
-    host, remote, about, runs = noted["host"], noted["remote"], noted["about"], Path(noted["remote"], run_folder.RUNS)
-    text = script.read_text(errors="surrogateescape")
+    host, remote, text, about = (noted[key] for key in ("host", "remote", "script", "about"))
+    runs = Path(remote, run_folder.RUNS)
     try:
         upload.send(host, remote, noted["project"], text)
         with ssh.there(host, remote, once=True, variables=variables):
-            ids = submit(scheduler(about["scheduler"]), text, noted["attempts"], runs, noted["after"], noted["name"])
+            kind = scheduler(about["scheduler"])
+            ids = kind.submit_all(text, noted["attempts"], runs, noted["after"], noted["name"])
     except ssh.LostError as error:
         raise ssh.LostError(str(error), *resume(folder)) from None
     except HpclaunchError as error:
@@ -73,9 +70,8 @@ def finish(folder: Path, submitted: Callable[[str], None], plan: Plan | None = N
         raise type(error)(*str(error).splitlines(), *(blame(plan, str(error)) if plan else [])) from None
     submitted(ids[0])
     about |= {"host": host, "remote": str(runs / ids[0])}
-    run = note(about, (folder / run_folder.PLAN).read_bytes(), text, ids, folder / run_folder.RUNS)
-    for file in (SUBMISSION, run_folder.SCRIPT, run_folder.PLAN):
-        (folder / file).unlink()
+    run = note(about, noted["plan"], text, ids, folder / run_folder.RUNS)
+    (folder / SUBMISSION).unlink()
     return run
 
 

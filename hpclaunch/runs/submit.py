@@ -15,7 +15,6 @@ from hpclaunch.errors import SchedulerError
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import Scheduler
 from hpclaunch.schedulers.job import note_attempts
 from hpclaunch.schedulers.run_folder import PLAN, RUN, RUNS, SCRIPT
 
@@ -33,7 +32,7 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
     if plan.snapshot:
         snapshot.write(plan.snapshot)
     try:
-        return submit(plan.scheduler, script, at_once(plan), Path(RUNS).absolute(), after, name)
+        return plan.scheduler.submit_all(script, at_once(plan), Path(RUNS).absolute(), after, name)
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
 
@@ -43,15 +42,10 @@ def at_once(plan: Plan) -> int:
     return plan.max_attempts if plan.scheduler.resubmits and not plan.site.resubmit else 1
 
 
-def submit(kind: Scheduler, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
-    """Submit a script, with its further attempts if there are several; return the ids. Raises SchedulerError."""
-    return kind.submit_all(script, attempts, runs, after) if attempts > 1 else [kind.submit(script, after, name)]
-
-
-def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
+def note(about: Mapping[str, Any], plan: object, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written.
 
-    `about` and `plan` are the plan's, the latter as JSON.
+    `about` is the plan's.
     """
     folder = runs.absolute() / ids[0]
     run = msgspec.convert({**about, "id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
@@ -60,7 +54,7 @@ def note(about: Mapping[str, Any], plan: bytes, script: str, ids: Sequence[str],
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
         write_whole(folder / RUN, registry.encode(run))
-        write_whole(folder / PLAN, plan)
+        write_whole(folder / PLAN, registry.encode(plan, indent=2))
 
     for write in (fill, lambda: note_attempts(folder, ids[1:]), lambda: registry.register(run)):
         try:

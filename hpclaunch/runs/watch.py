@@ -11,7 +11,7 @@ from contextlib import suppress
 from hpclaunch import schedulers
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers import Group, Key, run_folder
+from hpclaunch.schedulers import Group, Key, mirror, run_folder
 from hpclaunch.schedulers.job import UNKNOWN, State
 
 # When to ask after a script has left its exit code, in seconds: the scheduler knows of the end a moment later, and only
@@ -61,11 +61,8 @@ class Watch:
         now = time.time()
         if force or self._new or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            if any(run.host for run in self._open.values()):
-                from hpclaunch.schedulers import mirror
-
-                with suppress(SchedulerError):  # reported when the scheduler is asked
-                    mirror.refresh(list(self._open.values()), REFRESH_SECONDS)
+            with suppress(SchedulerError):  # reported when the scheduler is asked
+                mirror.refresh(self._open.values(), REFRESH_SECONDS)
             errors = [
                 error
                 for group, mine in schedulers.groups(self._open.values()).items()

@@ -71,7 +71,7 @@ def _headline(run: Run, state: State, failure: Failure | None, end: str) -> str:
 
 
 def _restarts(run: Run) -> list[str]:
-    count, out = run.restarts
+    count, out = run_folder.restarts(run.path)
     if not count:
         return []
     left = f"; {', '.join(out)} {'were' if out[1:] else 'was'} left out" if out else ""

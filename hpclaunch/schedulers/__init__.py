@@ -61,9 +61,9 @@ class Scheduler:
         """
         raise NotImplementedError
 
-    def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
-        """Submit a job and its further attempts, for jobs that cannot; return the ids. `runs` has the run folders."""
-        raise NotImplementedError
+    def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
+        """Submit a job and its further attempts, if jobs cannot; return the ids. `runs` has the run folders."""
+        return [self.submit(script, after, name)]
 
     def states(self, jobs: Sequence[Job]) -> dict[str, State]:
         """Ask for all `jobs` at once; an id that the scheduler does not know is absent. Raises SchedulerError."""

@@ -93,11 +93,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     @property
-    def restarts(self) -> tuple[int, list[str]]:
-        """Return how often its ranks were started again in the allocation, and the hosts that were left out since."""
-        return run_folder.restarts(self.path)
-
-    @property
     def recorded_end(self) -> State | None:
         """Return the end that the run folder records, for when the scheduler cannot be asked; None if more may come.
 

@@ -5,7 +5,7 @@ A copy lies in a folder like that of submission there, of the same name, so that
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +20,7 @@ _OUTPUTS = ("*.out", "*.o[0-9]*", "*.OU")  # of the schedulers' naming, in the f
 _refreshed: dict[tuple[str, Path], float] = {}  # when, by host and folder
 
 
-def refresh(jobs: Sequence[Job], every: float = 0) -> None:
+def refresh(jobs: Iterable[Job], every: float = 0) -> None:
     """Bring the copies up to date, unless that is less than `every` seconds ago; one rsync serves the jobs of a host.
 
     Raises SchedulerError.

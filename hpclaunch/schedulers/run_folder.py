@@ -6,6 +6,7 @@ docs/run-folder.md is the same for users. {} stands for a number. This module im
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -71,6 +72,11 @@ class Failure(NamedTuple):
         if self.who.startswith(("rank ", "node ", "torchrun ")):
             return f"{self.who} exited with {self.code}"
         return f"{self.who}, exit code {self.code}"
+
+
+def new_name(start: str) -> str:
+    """Return a name for a run folder that no other has, such as `local-20260131-235900-1a2b`."""
+    return f"{start}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def listed(folder: Path, name: str) -> Path:

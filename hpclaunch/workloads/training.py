@@ -123,11 +123,8 @@ class Schedule(Callback):
         if batch_idx % self.args.accumulate:
             return
         batches = trainer.num_training_batches  # of an epoch
-        now, warmup, end = (
-            trainer.current_epoch * batches + batch_idx,
-            self.warmup * batches,
-            self.args.epochs * batches,
-        )
+        now = trainer.current_epoch * batches + batch_idx
+        warmup, end = self.warmup * batches, self.args.epochs * batches
         falling = (1 + math.cos(math.pi * min(1, (now - warmup) / max(1, end - warmup)))) / 2
         factor = (now + 1) / (warmup + 1) if now < warmup else falling
         for group in trainer.optimizers[0].param_groups:
@@ -209,13 +206,8 @@ def make_trainer(
     loggers: list[Logger] = [CSVLogger(folder, version=version, flush_logs_every_n_steps=1)]  # a kill loses nothing
     if any(map(importlib.util.find_spec, ("tensorboard", "tensorboardX"))):
         loggers.append(TensorBoardLogger(folder, version=version))
-    callbacks = [
-        layout.RollCall(vars(args) | terms),
-        ModelSummary(max_depth=2),
-        Schedule(args, scale),
-        Meter(saver),
-        saver,
-    ]
+    callbacks = [layout.RollCall(vars(args) | terms), ModelSummary(max_depth=2), Schedule(args, scale)]
+    callbacks += [Meter(saver), saver]
     if args.patience:
         callbacks.append(EarlyStopping("val accuracy", mode="max", patience=args.patience))
     if args.output_dir:

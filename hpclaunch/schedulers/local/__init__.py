@@ -1,7 +1,6 @@
 """The machine at hand in place of a scheduler: a process for each run, its exit code in a file."""
 
 import os
-import secrets
 import signal
 import subprocess
 import time
@@ -30,11 +29,6 @@ echo "$?" >.exit && mv .exit exit
 """
 
 
-def new_id() -> str:
-    """Return a name for a run that no other run on this machine has."""
-    return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-
-
 class Local(Scheduler):
     """No scheduler: this machine."""
 
@@ -43,7 +37,7 @@ class Local(Scheduler):
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Start the script in the background, in a new run folder below the current one."""
-        job_id = new_id()
+        job_id = run_folder.new_name("local")
         folder = Path(run_folder.RUNS, job_id).absolute()
         try:
             folder.mkdir(parents=True)

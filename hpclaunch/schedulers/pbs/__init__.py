@@ -43,12 +43,12 @@ class Pbs(Scheduler):
         options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
         return _qsub(script, *options, *(["-N", name] if name else []))
 
-    def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str] = ()) -> list[str]:
+    def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
         """Submit a job and its further attempts, each after the one before.
 
         Raises SchedulerError if one is refused; then none is left, or the message has the ids of those that are.
         """
-        ids = [self.submit(script, after)]
+        ids = [self.submit(script, after, name)]
         try:
             for attempt in range(2, attempts + 1):
                 ids.append(_submit_attempt(script, runs / ids[0], attempt, previous=ids[-1]))
