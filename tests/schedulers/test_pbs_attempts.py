@@ -72,7 +72,7 @@ def test_where_jobs_may_not_submit_the_chain_ends_when_the_work_is_done(count):
     assert len(attempts(job)) == 3
     call("wait", job, seconds=120)
     assert state(job)["word"] == "COMPLETED"
-    wait_until(lambda: processes_with(f"PBS_JOBID={attempts(job)[-1]}") == [])
+    wait_until(lambda: processes_with(f"PBS_O_WORKDIR={Path.cwd()}") == [])
     assert [line for line in log(job) if "---" in line] == ["--- attempt 1 of 4 ---", "--- attempt 2 of 4 ---"]
     assert [line for line in log(job) if "step" in line] == [f"step {n}" for n in range(1, 13)]
 
@@ -106,7 +106,7 @@ def test_a_cancelled_job_has_no_successor(count):
     wait_until(lambda: "step 1" in log(job, 3))
     call("cancel", job)
     wait_until(lambda: state(job)["word"] == "CANCELLED")
-    wait_until(lambda: processes_with(f"PBS_JOBID={job}") == [])
+    wait_until(lambda: processes_with(f"PBS_O_WORKDIR={Path.cwd()}") == [])
     assert attempts(job) == []
 
 
@@ -152,7 +152,7 @@ def test_a_job_deleted_while_it_waits_for_a_lost_node_has_no_successor(count, qs
     (work / "gone").touch()
     wait_until((folder(job) / "failed").exists)
     subprocess.run(["qdel", job], check=True)
-    wait_until(lambda: processes_with(f"PBS_JOBID={job}") == [])
+    wait_until(lambda: processes_with(f"PBS_O_WORKDIR={Path.cwd()}") == [])
     assert attempts(job) == []
 
 

@@ -122,7 +122,7 @@ def test_without_restarts_left_the_first_failure_is_named(slurm, spares):
     job = submit(*words, "--wait", "--", sys.executable, "-c", FAILS, code=7)
     assert log(job).count("tried") in ((2, 3) if spares else (2,))  # each node counts its own
     assert "exited with 7" in call("why", job)
-    wait_until(lambda: processes_with(f"hpclaunch-runs/{job}") == [])
+    wait_until(lambda: processes_with(f"{Path.cwd()}/hpclaunch-runs/{job}") == [])
 
 
 def test_a_range_of_nodes_takes_what_is_free(slurm):
