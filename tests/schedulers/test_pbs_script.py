@@ -135,7 +135,7 @@ def test_a_failing_rank_ends_the_job_with_its_exit_code(submit, work, launcher):
     job = submit(*script(work, fails), options=["--launcher", launcher])
     began = time.monotonic()
     assert job.wait() == 7, job.output
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 40
     assert "first failure: rank 3 on " in job.output
     assert "no data" in job.output
     assert processes_with(str(work / "hpclaunch-runs")) == []
