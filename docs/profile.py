@@ -10,6 +10,7 @@ from msgspec.structs import fields
 
 from hpclaunch.job.checks import CHECKS
 from hpclaunch.profile import model
+from hpclaunch.profile.schema import meanings, parts
 
 HEAD = """\
 # Keys of a site profile
@@ -66,11 +67,10 @@ def struct(hint: Any) -> type[Struct] | None:
     return next(filter(None, map(struct, get_args(hint))), None)
 
 
-def meaning(hint: Any) -> str:
+def meaning(part: type[Struct], name: str, hint: Any) -> str:
     """Return what a key means, or "" if its name says it."""
-    said = [meta.description for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, Meta)]
-    said.append((getattr(struct(hint), "__doc__", None) or "").partition("\n")[0])
-    return next(filter(None, said), "").replace("|", "\\|").replace("<", "&lt;")
+    said = meanings(part).get(name) or (getattr(struct(hint), "__doc__", None) or "").partition("\n")[0]
+    return said.replace("|", "\\|").replace("<", "&lt;")
 
 
 def readers(part: type[Struct], name: str) -> str:
@@ -91,25 +91,10 @@ def table(part: type[Struct]) -> str:
             default = ""
         else:
             default = f"`{msgspec.json.encode(default).decode()}`"
-        hint = hints[field.name]
-        rows += f"| `{field.name}` | {kind(hint)} | {default} | {meaning(hint)} | {readers(part, field.name)} |\n"
+        hint, name = hints[field.name], field.name
+        rows += f"| `{name}` | {kind(hint)} | {default} | {meaning(part, name, hint)} | {readers(part, name)} |\n"
     return rows
 
 
-def parts(part: type[Struct], found: dict[type[Struct], None]) -> dict[type[Struct], None]:
-    """Return a part and those inside it, in the order in which they are met."""
-    found[part] = None
-
-    def inside(hint: Any) -> None:
-        if isinstance(hint, type) and issubclass(hint, Struct) and hint not in found:
-            parts(hint, found)
-        for inner in get_args(hint):
-            inside(inner)
-
-    for hint in get_type_hints(part, include_extras=True).values():
-        inside(hint)
-    return found
-
-
 if __name__ == "__main__":
-    print(HEAD + "".join(map(table, parts(model.Site, {}))), end="")  # noqa: T201 - it prints
+    print(HEAD + "".join(map(table, dict.fromkeys(parts(model.Site)))), end="")  # noqa: T201 - it prints

@@ -67,7 +67,7 @@ def test_a_key_and_its_check(checkout, work):
     key, function, row = blocks("Add a key and its check")
     insert(
         copy / "hpclaunch/profile/model.py",
-        '    aliases: Annotated[list[Word], about("Other names for it.")] = []\n',
+        "    aliases: list[Word] = []  # Other names for it.\n",
         key,
     )
     file = copy / "hpclaunch/job/checks/sizes.py"

@@ -15,7 +15,6 @@ from hpclaunch.cli.echo import coloured, echo_json, echo_table, json_option, tal
 from hpclaunch.cli.help import Group
 from hpclaunch.errors import HpclaunchError, counted, printable
 from hpclaunch.profile import search
-from hpclaunch.profile.model import Site
 from hpclaunch.profile.yamlfile import merged
 from hpclaunch.schedulers import SCHEDULERS
 from hpclaunch.schedulers.machine import Kind, Machine, Part, Value
@@ -173,7 +172,9 @@ def _asked() -> Machine:
 @site_group.command("schema", epilog="site schema\nsite schema >site.schema.json")
 def schema_command() -> None:
     """Print the JSON Schema of a profile, for editors."""
-    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Site)})
+    from hpclaunch.profile.schema import schema
+
+    echo_json(schema())
 
 
 _STARTER = """\

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from hpclaunch.errors import RequestError
-from hpclaunch.profile.types import Count, Launcher, Line, Price, Record, Variable, Word, about, matches
+from hpclaunch.profile.types import Count, Launcher, Line, Price, Record, Variable, Word, matches
 from hpclaunch.profile.yamlfile import mistakes
 
 # What PBS accepts (OpenPBS ck_job_name.c); Slurm makes a file name of it.
@@ -55,7 +55,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What the user asked for; an absent value means the site's default. A config file has the same keys."""
 
     site: Line | None = None
-    nodes: Annotated[Count | Nodes | None, about("Of the training; MIN:MAX takes what is free.")] = None
+    nodes: Count | Nodes | None = None  # Of the training; MIN:MAX takes what is free.
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
@@ -63,37 +63,37 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     gpus_per_node: Annotated[int, Meta(ge=0)] | None = None
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
-    mem_gb: Annotated[Count | None, about("Memory per node in GB.")] = None
-    jobfs_gb: Annotated[Count | None, about("Node-local disk per node in GB.")] = None
+    mem_gb: Count | None = None  # Memory per node in GB.
+    jobfs_gb: Count | None = None  # Node-local disk per node in GB.
     job_name: JobName | None = None
     launcher: Launcher | None = None
     module: list[Line] = []
     setup: list[Line] = []
     teardown: list[Line] = []
     venv: Line | None = None
-    container: Annotated[Line | None, about("Run the command in this image.")] = None
-    stage_in: Annotated[list[Line], about("Copy to each node's own disk first, as SRC or SRC:DEST.")] = []
-    stage_out: Annotated[list[Line], about("Copy back from each node's own disk at the end, as SRC:DEST.")] = []
+    container: Line | None = None  # Run the command in this image.
+    stage_in: list[Line] = []  # Copy to each node's own disk first, as SRC or SRC:DEST.
+    stage_out: list[Line] = []  # Copy back from each node's own disk at the end, as SRC:DEST.
     env: dict[Variable, Text] = {}
-    pass_env: Annotated[list[Variable], about("Variables whose values come from where the job is submitted.")] = []
-    network: Annotated[Word | None, about("Network variables of the profile by name, or none.")] = None
+    pass_env: list[Variable] = []  # Variables whose values come from where the job is submitted.
+    network: Word | None = None  # Network variables of the profile by name, or none.
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
     max_attempts: Count | None = None
-    max_restarts: Annotated[Count | None, about("Restarts of the ranks inside the allocation, at most.")] = None
-    min_nodes: Annotated[Count | None, about("Go on with fewer nodes, down to this many, if some die.")] = None
-    spares: Annotated[Count | None, about("Idle nodes besides, each to replace one that dies.")] = None
+    max_restarts: Count | None = None  # Restarts of the ranks inside the allocation, at most.
+    min_nodes: Count | None = None  # Go on with fewer nodes, down to this many, if some die.
+    spares: Count | None = None  # Idle nodes besides, each to replace one that dies.
     warn_before: Line | None = None
     hang_after: Line | None = None
-    max_cost: Annotated[Price | None, about("Refuse a job that may cost more, in the site's unit.")] = None
-    confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
-    snapshot: Annotated[bool | None, about("Run the code as it was at submission.")] = None
-    host: Annotated[Line | None, about("Submit on this host, by ssh.")] = None
-    remote_folder: Annotated[Line | None, about("The folder on that host below which each run has its own.")] = None
-    preflight: Annotated[bool | None, about("Test the nodes before the ranks start.")] = None
+    max_cost: Price | None = None  # Refuse a job that may cost more, in the site's unit.
+    confirm_above: Price | None = None  # Submitting what may cost more needs a confirmation.
+    snapshot: bool | None = None  # Run the code as it was at submission.
+    host: Line | None = None  # Submit on this host, by ssh.
+    remote_folder: Line | None = None  # The folder on that host below which each run has its own.
+    preflight: bool | None = None  # Test the nodes before the ranks start.
     workload: Word | None = None
-    force: Annotated[list[Word], about("Checks whose refusals only warn.")] = []
+    force: list[Word] = []  # Checks whose refusals only warn.
     command: list[Text] = []
     machine: Machine = Machine()
 

@@ -21,7 +21,6 @@ from hpclaunch.profile.types import (
     Variable,
     Walltime,
     Word,
-    about,
 )
 from hpclaunch.schedulers import SCHEDULERS, scheduler
 
@@ -29,94 +28,94 @@ from hpclaunch.schedulers import SCHEDULERS, scheduler
 class Charge(Record, frozen=True, kw_only=True):
     """The price of an hour: the rate times the cores, GPUs or nodes; if others count too, the largest of the shares."""
 
-    unit: Annotated[Line, about("The unit of the price: SU, GPU-hours, core-hours.")]
-    per: Annotated[Literal["core", "gpu", "node"], about("What is multiplied by the hours and the rate.")]
-    rate: Annotated[Amount, about("Units for one core, GPU or node for one hour.")]
-    cores: Annotated[Amount | None, about("So many cores are charged as one (absent: only per core).")] = None
-    gpus: Annotated[Amount | None, about("So many GPUs are charged as one; 0.125: a GPU counts as 8.")] = None
-    mem_gb: Annotated[Amount | None, about("So many GB are charged as one (absent: memory is free).")] = None
-    mem_gb_block: Annotated[Amount | None, about("Memory is charged in blocks of this size (absent: by GB).")] = None
-    round_up: Annotated[bool, about("Each share is rounded up.")] = False
+    unit: Line  # The unit of the price: SU, GPU-hours, core-hours.
+    per: Literal["core", "gpu", "node"]  # What is multiplied by the hours and the rate.
+    rate: Amount  # Units for one core, GPU or node for one hour.
+    cores: Amount | None = None  # So many cores are charged as one (absent: only per core).
+    gpus: Amount | None = None  # So many GPUs are charged as one; 0.125: a GPU counts as 8.
+    mem_gb: Amount | None = None  # So many GB are charged as one (absent: memory is free).
+    mem_gb_block: Amount | None = None  # Memory is charged in blocks of this size (absent: by GB).
+    round_up: bool = False  # Each share is rounded up.
 
 
 class Allocation(Record, frozen=True, kw_only=True):
     """How to ask the site what remains of an account's allocation."""
 
-    command: Annotated[list[Line], about("Word by word; {account}, and {project} without its @suffix.", min_length=1)]
-    remaining: Annotated[Line, about("What stands before the remaining amount, a regular expression.")]
+    command: Annotated[list[Line], Meta(min_length=1)]  # Word by word; {account}, and {project} without its @suffix.
+    remaining: Line  # What stands before the remaining amount, a regular expression.
 
 
 class Tier(Record, frozen=True, kw_only=True):
     """The longest walltime for jobs up to a size; each tier is larger than the one before."""
 
-    max_walltime: Annotated[Walltime, about("The longest walltime.")]
-    max_cores: Annotated[Count | None, about("Cores of the whole job, at most (absent: any).")] = None
-    max_nodes: Annotated[Count | None, about("Nodes of the job, at most (absent: any).")] = None
+    max_walltime: Walltime  # The longest walltime.
+    max_cores: Count | None = None  # Cores of the whole job, at most (absent: any).
+    max_nodes: Count | None = None  # Nodes of the job, at most (absent: any).
 
 
 class Qos(Record, frozen=True, kw_only=True):
     """A quality of service: a class of jobs with its own limits."""
 
-    name: Annotated[Word, about("As in --qos.")]
-    max_walltime: Annotated[Walltime, about("The longest walltime.")]
-    max_gpus: Annotated[Count | None, about("GPUs of one job, at most.")] = None
-    max_cores: Annotated[Count | None, about("Cores of one job, at most.")] = None
-    disputed_max_gpus: Annotated[Count | None, about("The largest max_gpus of any source, if they disagree.")] = None
-    max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
-    min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
-    max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Annotated[Walltime | None, about("The shortest walltime that may be requested.")] = None
-    default: Annotated[bool, about("Given to a job that names none, so no directive is needed.")] = False
-    automatic: Annotated[bool, about("May be chosen for a job that does not name it.")] = True
-    unconfirmed: Annotated[list[str], about("Keys that only warn.")] = []
+    name: Word  # As in --qos.
+    max_walltime: Walltime  # The longest walltime.
+    max_gpus: Count | None = None  # GPUs of one job, at most.
+    max_cores: Count | None = None  # Cores of one job, at most.
+    disputed_max_gpus: Count | None = None  # The largest max_gpus of any source, if they disagree.
+    max_jobs: Count | None = None  # Jobs of one user, including those of arrays, at most.
+    min_nodes: Count | None = None  # Nodes of one job, at least.
+    max_nodes: Count | None = None  # Nodes of one job, at most.
+    min_walltime: Walltime | None = None  # The shortest walltime that may be requested.
+    default: bool = False  # Given to a job that names none, so no directive is needed.
+    automatic: bool = True  # May be chosen for a job that does not name it.
+    unconfirmed: list[str] = []  # Keys that only warn.
 
 
 class Partition(Record, frozen=True, kw_only=True):
     """One kind of node and what a job may request of it (Slurm: partition or constraint; PBS: queue)."""
 
-    description: Annotated[Line, about("What its nodes are, in a few words.")] = ""
-    aliases: Annotated[list[Word], about("Other names for it.")] = []
-    directives: Annotated[list[Line] | None, about("Directives that request it (absent: its name; []: none).")] = None
-    constraint: Annotated[bool, Meta(description="Its name is a constraint (-C) and no partition of Slurm's.")] = False
-    cores_per_node: Annotated[Count | None, about("Cores that jobs may use on a node.")] = None
-    gpus_per_node: Annotated[int, about("GPUs of a node.", ge=0)] = 0
-    gpu: Annotated[Line | None, about("The GPU's model.")] = None
-    compute_capability: Annotated[Amount | None, about("The GPU's, as NVIDIA defines it; bf16 needs 8.0.")] = None
-    vendor: Annotated[Literal["nvidia", "amd", "intel"] | None, about("Who made its GPUs (absent: nvidia).")] = None
-    backend: Annotated[Literal["nccl", "xccl"] | None, about("torch's, if the GPUs' is not nccl.")] = None
-    arch: Annotated[Literal["x86_64", "aarch64"] | None, about("Of the nodes' processors.")] = None
-    rank_cpus: Annotated[list[Cores], about("The cores of each local rank on a whole node, next to its GPU.")] = []
-    srun: Annotated[list[Line] | None, about("Further options of srun (absent: the site's).")] = None
-    wrapper: Annotated[Line | None, about("Words before the command of each rank (absent: the site's).")] = None
-    cpus_per_gpu: Annotated[Count | None, about("Cores that come with each GPU.")] = None
-    cpus_per_gpu_exact: Annotated[bool, about("A job must request exactly that many per GPU.")] = False
-    mem_gb_per_node: Annotated[Amount | None, about("Memory that jobs may use on a node.")] = None
-    default_mem_gb_per_node: Annotated[Amount | None, about("Requested for a whole node (absent: all).")] = None
-    jobfs_gb_per_node: Annotated[Amount | None, about("Node-local disk that jobs may use.")] = None
-    default_jobfs_gb_per_node: Annotated[Amount | None, about("Requested for a whole node (absent: all).")] = None
-    min_cores: Annotated[Count | None, about("Cores of the whole job, at least.")] = None
-    max_cores: Annotated[Count | None, about("Cores of the whole job, at most.")] = None
-    core_step: Annotated[Count | None, about("Jobs have a multiple of this many cores.")] = None
-    walltime: Annotated[list[Tier], about("The longest walltime by size.")] = []
-    qos: Annotated[list[Qos], about("In the order in which they are chosen.")] = []
-    account_suffixes: Annotated[list[Word], about("The account must end in one of these.")] = []
-    modules: Annotated[list[Line], about("Loaded before the site's modules.")] = []
+    description: Line = ""  # What its nodes are, in a few words.
+    aliases: list[Word] = []  # Other names for it.
+    directives: list[Line] | None = None  # Directives that request it (absent: its name; []: none).
+    constraint: bool = False  # Its name is a constraint (-C) and no partition of Slurm's.
+    cores_per_node: Count | None = None  # Cores that jobs may use on a node.
+    gpus_per_node: Annotated[int, Meta(ge=0)] = 0  # GPUs of a node.
+    gpu: Line | None = None  # The GPU's model.
+    compute_capability: Amount | None = None  # The GPU's, as NVIDIA defines it; bf16 needs 8.0.
+    vendor: Literal["nvidia", "amd", "intel"] | None = None  # Who made its GPUs (absent: nvidia).
+    backend: Literal["nccl", "xccl"] | None = None  # torch's, if the GPUs' is not nccl.
+    arch: Literal["x86_64", "aarch64"] | None = None  # Of the nodes' processors.
+    rank_cpus: list[Cores] = []  # The cores of each local rank on a whole node, next to its GPU.
+    srun: list[Line] | None = None  # Further options of srun (absent: the site's).
+    wrapper: Line | None = None  # Words before the command of each rank (absent: the site's).
+    cpus_per_gpu: Count | None = None  # Cores that come with each GPU.
+    cpus_per_gpu_exact: bool = False  # A job must request exactly that many per GPU.
+    mem_gb_per_node: Amount | None = None  # Memory that jobs may use on a node.
+    default_mem_gb_per_node: Amount | None = None  # Requested for a whole node (absent: all).
+    jobfs_gb_per_node: Amount | None = None  # Node-local disk that jobs may use.
+    default_jobfs_gb_per_node: Amount | None = None  # Requested for a whole node (absent: all).
+    min_cores: Count | None = None  # Cores of the whole job, at least.
+    max_cores: Count | None = None  # Cores of the whole job, at most.
+    core_step: Count | None = None  # Jobs have a multiple of this many cores.
+    walltime: list[Tier] = []  # The longest walltime by size.
+    qos: list[Qos] = []  # In the order in which they are chosen.
+    account_suffixes: list[Word] = []  # The account must end in one of these.
+    modules: list[Line] = []  # Loaded before the site's modules.
     charge: Charge | None = None
-    free: Annotated[bool, about("Jobs cost nothing (neither free nor charge: the price is not known).")] = False
-    internet: Annotated[bool | None, about("Its nodes have internet access (absent: as the site's).")] = None
-    small_jobs: Annotated[bool, about("Jobs without a size get one core, no GPU (absent: a share of a node).")] = False
-    automatic: Annotated[bool, about("May be chosen for a job that names no partition.")] = True
-    hint: Annotated[Line | None, about("Printed for users who request this partition by name.")] = None
-    min_nodes: Annotated[Count | None, about("Nodes of one job, at least.")] = None
-    max_nodes: Annotated[Count | None, about("Nodes of one job, at most.")] = None
-    min_walltime: Annotated[Walltime | None, about("The shortest walltime that may be requested.")] = None
-    max_jobs: Annotated[Count | None, about("Jobs of one user, including those of arrays, at most.")] = None
-    whole_nodes: Annotated[bool, about("Jobs are given and charged whole nodes, also a single one.")] = False
-    chunk: Annotated[tuple[Line, ...] | None, about("Instead of the site's.")] = None
-    place: Annotated[OptionalLine | None, about("Instead of the site's.")] = None
-    gpu_directive: Annotated[OptionalLine | None, about("Instead of the site's.")] = None
-    omit: Annotated[list[Omitted] | None, about("Instead of the site's.")] = None
-    unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
+    free: bool = False  # Jobs cost nothing (neither free nor charge: the price is not known).
+    internet: bool | None = None  # Its nodes have internet access (absent: as the site's).
+    small_jobs: bool = False  # Jobs without a size get one core, no GPU (absent: a share of a node).
+    automatic: bool = True  # May be chosen for a job that names no partition.
+    hint: Line | None = None  # Printed for users who request this partition by name.
+    min_nodes: Count | None = None  # Nodes of one job, at least.
+    max_nodes: Count | None = None  # Nodes of one job, at most.
+    min_walltime: Walltime | None = None  # The shortest walltime that may be requested.
+    max_jobs: Count | None = None  # Jobs of one user, including those of arrays, at most.
+    whole_nodes: bool = False  # Jobs are given and charged whole nodes, also a single one.
+    chunk: tuple[Line, ...] | None = None  # Instead of the site's.
+    place: OptionalLine | None = None  # Instead of the site's.
+    gpu_directive: OptionalLine | None = None  # Instead of the site's.
+    omit: list[Omitted] | None = None  # Instead of the site's.
+    unconfirmed: list[str] = []  # Keys that only warn, as their source is weak.
 
 
 OWN = ("chunk", "place", "gpu_directive", "omit", "srun", "wrapper")  # keys of a partition that stand for the site's
@@ -125,22 +124,21 @@ OWN = ("chunk", "place", "gpu_directive", "omit", "srun", "wrapper")  # keys of 
 class Container(Record, frozen=True, kw_only=True):
     """How commands run in an image."""
 
-    runtime: Annotated[
-        Literal["apptainer", "singularity", "podman-hpc", "pyxis", "charliecloud"], about("What runs images.")
-    ] = "apptainer"
-    binds: Annotated[list[Line], about("Folders of the node to see inside, as SRC or SRC:DEST.")] = []
-    options: Annotated[list[Line], about("Further words for the runtime.")] = []
-    folders: Annotated[list[Line], about("Images must lie in one of them; $NAME is expanded.")] = []
-    modules: Annotated[list[Line], about("Loaded to have the runtime.")] = []
-    gpu_option: Annotated[Line | None, about("Gives it the GPUs (absent: --nv, --rocm or --gpu).")] = None
+    # What runs images.
+    runtime: Literal["apptainer", "singularity", "podman-hpc", "pyxis", "charliecloud"] = "apptainer"
+    binds: list[Line] = []  # Folders of the node to see inside, as SRC or SRC:DEST.
+    options: list[Line] = []  # Further words for the runtime.
+    folders: list[Line] = []  # Images must lie in one of them; $NAME is expanded.
+    modules: list[Line] = []  # Loaded to have the runtime.
+    gpu_option: Line | None = None  # Gives it the GPUs (absent: --nv, --rocm or --gpu).
 
 
 class RefusedDirective(Record, frozen=True, kw_only=True):
     """Directives that a site rejects."""
 
-    pattern: Annotated[Line, about("A regular expression, searched in what follows #PBS or #SBATCH.")]
-    why: Annotated[Line, about("What is wrong with it, and what to use.")]
-    warns: Annotated[bool, about("Warns only.")] = False
+    pattern: Line  # A regular expression, searched in what follows #PBS or #SBATCH.
+    why: Line  # What is wrong with it, and what to use.
+    warns: bool = False  # Warns only.
 
     def fits(self, directive: str) -> bool:
         """Return whether `directive` matches; only its first 200 characters count, as a pattern may be slow."""
@@ -150,136 +148,115 @@ class RefusedDirective(Record, frozen=True, kw_only=True):
 class Refusal(Record, frozen=True, kw_only=True):
     """Where to look after the scheduler refused a job."""
 
-    option: Annotated[Line, about("The option, in words.")]
-    key: Annotated[Line, about("The profile's key; {partition} is the job's.")]
+    option: Line  # The option, in words.
+    key: Line  # The profile's key; {partition} is the job's.
 
 
 class Example(Record, frozen=True, kw_only=True):
     """A job whose price the site documents."""
 
-    request: Annotated[dict[Word, Any], about("By the request's keys, as in hpclaunch.yaml.")]
-    price: Annotated[Price, about("What it costs by the site's documents.")]
+    request: dict[Word, Any]  # By the request's keys, as in hpclaunch.yaml.
+    price: Price  # What it costs by the site's documents.
 
 
 class Messages(Record, frozen=True, kw_only=True):
     """What the words of schedulers, exit codes and error messages mean; the first row that matches counts."""
 
-    waits: Annotated[
-        dict[Line, Line],
-        about("By the reason why a job waits, a pattern with * for any text; JOB in the text is its id."),
-    ] = {}
-    ends: Annotated[dict[Line, Line], about("By the reason for a job's end, or its first word.")] = {}
-    exit_codes: Annotated[dict[int, Line], about("By the exit code.")] = {}
-    signals: Annotated[dict[Word, Line], about("By the signal that ended a program, as SIGKILL.")] = {}
-    hints: Annotated[dict[Line, Line], about("What may help, by a regular expression for a line at a log's end.")] = {}
-    refusals: Annotated[dict[Line, Refusal], about("By a regular expression for the refusal, in lower case.")] = {}
+    # By the reason why a job waits, a pattern with * for any text; JOB in the text is its id.
+    waits: dict[Line, Line] = {}
+    ends: dict[Line, Line] = {}  # By the reason for a job's end, or its first word.
+    exit_codes: dict[int, Line] = {}  # By the exit code.
+    signals: dict[Word, Line] = {}  # By the signal that ended a program, as SIGKILL.
+    hints: dict[Line, Line] = {}  # What may help, by a regular expression for a line at a log's end.
+    refusals: dict[Line, Refusal] = {}  # By a regular expression for the refusal, in lower case.
 
 
 class Site(Record, frozen=True, kw_only=True):
     """A site profile: how to request nodes of one machine, what it rejects, and what it costs."""
 
-    title: Annotated[Line, about("The machine's full name.")]
-    scheduler: Annotated[Word, about("slurm, pbs, local, or one that a package adds.", examples=list(SCHEDULERS))]
+    title: Line  # The machine's full name.
+    scheduler: Annotated[Word, Meta(examples=list(SCHEDULERS))]  # slurm, pbs, local, or one that a package adds.
     partitions: Annotated[dict[Word, Partition], Meta(min_length=1)]
-    default_partition: Annotated[Word, about("Where a job goes that names none.")]
-    choose: Annotated[
-        Literal["cheapest", "fastest", "none"] | None,
-        about("Which partition a job gets that names none (absent: the default, or the first other that takes it)."),
-    ] = None
-    checked: Annotated[datetime.date | None, about("When its facts were last compared with their sources.")] = None
-    docs: Annotated[Line | None, about("The user guide's address.")] = None
-    extends: Annotated[Word | None, about("A profile whose keys this one changes.")] = None
-    template: Annotated[Word | None, about("Name of the job script's template (absent: scheduler).")] = None
-    hostnames: Annotated[list[Line], about("Patterns of its login nodes' names.")] = []
-    detect: Annotated[
-        dict[Line, Line],
-        about("If the names are not unique: variables and patterns of their values, or paths and `exists`; all count."),
-    ] = {}
-    launcher: Annotated[Launcher, about("What starts the ranks of a job that names none.")] = "tasks"
-    mpi: Annotated[Literal["openmpi", "mpich", "pals", "intel"], about("Whose mpirun or mpiexec it has.")] = "openmpi"
-    srun: Annotated[list[Line], about("Further options of srun, which starts the ranks.")] = []
-    wrapper: Annotated[Line | None, about("Words before the command of each rank; $LOCAL_RANK is expanded.")] = None
-    networks: Annotated[
-        dict[Word, dict[Variable, Line]], about("Variables of each network; $NAME in a value is expanded.")
-    ] = {}
-    network: Annotated[Word | None, about("The one of `networks` that jobs use.")] = None
-    default_walltime: Annotated[Walltime, about("Of a job that requests none.")] = "01:00:00"
-    max_attempts: Annotated[Count, about("How many times a job may run, each after the walltime of the last.")] = 1
-    preflight: Annotated[bool, about("Test the nodes before the ranks start.")] = False
-    warn_before: Annotated[Walltime, about("How long before the walltime the ranks are warned.")] = "00:02:00"
-    grace: Annotated[Walltime, about("How long ranks have from TERM to KILL.")] = "00:00:06"
-    dead_after: Annotated[Walltime, about("A node that is silent (PBS: no heartbeat) for longer is dead.")] = "00:00:45"
-    hang_after: Annotated[Walltime | None, about("Ranks that do nothing for so long hang (absent: never).")] = None
-    resubmit: Annotated[bool, about("Jobs may submit jobs (PBS: qsub works on compute nodes).")] = True
-    account: Annotated[Word | None, about("The account to charge if the request has none.")] = None
-    account_help: Annotated[Line | None, about("Printed if there is none (absent: none is needed).")] = None
-    account_variable: Annotated[Word | None, about("The variable that holds the account in a job.")] = None
+    default_partition: Word  # Where a job goes that names none.
+    # Which partition a job gets that names none (absent: the default, or the first other that takes it).
+    choose: Literal["cheapest", "fastest", "none"] | None = None
+    checked: datetime.date | None = None  # When its facts were last compared with their sources.
+    docs: Line | None = None  # The user guide's address.
+    extends: Word | None = None  # A profile whose keys this one changes.
+    template: Word | None = None  # Name of the job script's template (absent: scheduler).
+    hostnames: list[Line] = []  # Patterns of its login nodes' names.
+    # If the names are not unique: variables and patterns of their values, or paths and `exists`; all count.
+    detect: dict[Line, Line] = {}
+    launcher: Launcher = "tasks"  # What starts the ranks of a job that names none.
+    mpi: Literal["openmpi", "mpich", "pals", "intel"] = "openmpi"  # Whose mpirun or mpiexec it has.
+    srun: list[Line] = []  # Further options of srun, which starts the ranks.
+    wrapper: Line | None = None  # Words before the command of each rank; $LOCAL_RANK is expanded.
+    networks: dict[Word, dict[Variable, Line]] = {}  # Variables of each network; $NAME in a value is expanded.
+    network: Word | None = None  # The one of `networks` that jobs use.
+    default_walltime: Walltime = "01:00:00"  # Of a job that requests none.
+    max_attempts: Count = 1  # How many times a job may run, each after the walltime of the last.
+    preflight: bool = False  # Test the nodes before the ranks start.
+    warn_before: Walltime = "00:02:00"  # How long before the walltime the ranks are warned.
+    grace: Walltime = "00:00:06"  # How long ranks have from TERM to KILL.
+    dead_after: Walltime = "00:00:45"  # A node that is silent (PBS: no heartbeat) for longer is dead.
+    hang_after: Walltime | None = None  # Ranks that do nothing for so long hang (absent: never).
+    resubmit: bool = True  # Jobs may submit jobs (PBS: qsub works on compute nodes).
+    account: Word | None = None  # The account to charge if the request has none.
+    account_help: Line | None = None  # Printed if there is none (absent: none is needed).
+    account_variable: Word | None = None  # The variable that holds the account in a job.
     allocation: Allocation | None = None
-    confirm_above: Annotated[Price | None, about("Submitting what may cost more needs a confirmation.")] = None
-    examples: Annotated[list[Example], about("Jobs with a documented price, for `hpclaunch site test`.")] = []
-    waiting: Annotated[list[Line], about("Why jobs wait here, in words.")] = []
-    multi_node: Annotated[
-        Literal["shared", "whole", "exclusive"],
-        about("A job on several nodes may share them, must request whole ones, or is given and charged whole ones."),
-    ] = "shared"
-    ask_memory: Annotated[bool, about("Every job requests memory, not only if the user does.")] = False
-    ask_jobfs: Annotated[bool, about("Every job requests node-local disk.")] = False
-    storage: Annotated[list[Word], about("File systems that a job must name to see them.")] = []
-    storage_roots: Annotated[
-        dict[Line, Word],
-        about("File systems by the folder above them: with /g/data: gdata, /g/data/ab12 is gdata/ab12."),
-    ] = {}
-    storage_given: Annotated[list[Line], about("File systems that need no naming; {account} is the job's.")] = []
-    home_gb: Annotated[Amount | None, about("The size of a home folder, if it is small.")] = None
-    expiring: Annotated[dict[Line, Count], about("Folders whose unused files are deleted after so many days.")] = {}
-    only_on: Annotated[dict[Line, list[Word]], about("Folders that only these partitions can see.")] = {}
-    internet: Annotated[bool | None, about("Its nodes have internet access (absent: not known).")] = None
-    removed_commands: Annotated[dict[Word, Line], about("Commands that no longer exist, and what to use instead.")] = {}
-    own_commands: Annotated[
-        dict[Word, Line | None],
-        about("Commands that only this site has: what each stands for (accelerate launch), or null."),
-    ] = {}
-    refused_directives: Annotated[list[RefusedDirective], about("Directives that the site rejects.")] = []
-    module_paths: Annotated[list[Line], about("Folders for `module use`.")] = []
-    module_purge: Annotated[bool, about("Unload all modules before the first is loaded.")] = False
-    modules: Annotated[list[Line], about("Loaded if the request names none.")] = []
-    setup: Annotated[list[Line], about("Lines of shell, after modules and environment.")] = []
-    teardown: Annotated[list[Line], about("Lines of shell at the job's end, however it ends.")] = []
-    env: Annotated[dict[Variable, Line], about("Exported in the job; $NAME in a value is expanded.")] = {}
-    datasets: Annotated[dict[Variable, Line], about("Data of bundled workloads, by variable; $NAME is expanded.")] = {}
-    directives: Annotated[list[Line], about("Directives for every job, as after #PBS or #SBATCH.")] = []
-    restricted: Annotated[
-        list[Word], about("Partitions and QoS that only some users may use and that this profile does not describe.")
-    ] = []
-    account_directive: Annotated[
-        OptionalLine | None,
-        about("The account's directive (absent: -A {account} of PBS, --account={account} of Slurm)."),
-    ] = None
-    account_pattern: Annotated[Line | None, about("A regular expression that the whole account must match.")] = None
-    chunk: Annotated[
-        tuple[Line, ...],
-        about("PBS: words of each chunk of select; one whose {cpus}, {gpus}, {mem} or {tasks} is none is left out."),
-    ] = ("ncpus={cpus}", "ngpus={gpus}", "mem={mem}gb", "mpiprocs={tasks}")
-    place: Annotated[OptionalLine, about("PBS: how the chunks are placed.")] = "scatter"
-    totals: Annotated[bool, about("PBS: jobs request totals (ncpus, ngpus, mem, jobfs) and no chunks.")] = False
-    gpu_directive: Annotated[OptionalLine, about('Slurm: the directive for {gpus} GPUs of each node ("": none).')] = (
-        "--gres=gpu:{gpus}"
-    )
-    omit: Annotated[list[Omitted], about("What comes by itself, so that no directive may request it.")] = []
-    storage_directive: Annotated[Line, about("PBS: the directive of the file systems, {names}.")] = "-l storage={names}"
-    storage_join: Annotated[Word, about("What stands between their names.")] = "+"
-    storage_whole: Annotated[bool, about("A root is one file system: /eagle/ab12 is eagle.")] = False
-    umask: Annotated[Umask | None, about("The job's umask, in quotes.")] = None
-    any_partition: Annotated[bool, about("A partition that is not listed may be named; no limits are known.")] = False
-    arrays: Annotated[bool, about("Accepts job arrays.")] = True
-    max_array: Annotated[Count | None, about("Jobs of one array, at most.")] = None
-    rerunnable: Annotated[bool, about("Jobs may run again by default; PBS accepts only such jobs as arrays.")] = True
-    poll: Annotated[Walltime, about("The shortest time between two automatic queries of the scheduler.")] = "00:00:02"
-    master_suffix: Annotated[Word | None, about("Of the head node's name in MASTER_ADDR, if that name exists.")] = None
-    container: Annotated[Container, about("How --container runs the command in an image.")] = Container()
-    local_disk: Annotated[Line | None, about("The folder of a node's own disk (absent: $TMPDIR or /tmp).")] = None
-    messages: Annotated[Messages, about("What the site adds to what `hpclaunch why` says.")] = Messages()
-    unconfirmed: Annotated[list[str], about("Keys that only warn, as their source is weak.")] = []
+    confirm_above: Price | None = None  # Submitting what may cost more needs a confirmation.
+    examples: list[Example] = []  # Jobs with a documented price, for `hpclaunch site test`.
+    waiting: list[Line] = []  # Why jobs wait here, in words.
+    # A job on several nodes may share them, must request whole ones, or is given and charged whole ones.
+    multi_node: Literal["shared", "whole", "exclusive"] = "shared"
+    ask_memory: bool = False  # Every job requests memory, not only if the user does.
+    ask_jobfs: bool = False  # Every job requests node-local disk.
+    storage: list[Word] = []  # File systems that a job must name to see them.
+    # File systems by the folder above them: with /g/data: gdata, /g/data/ab12 is gdata/ab12.
+    storage_roots: dict[Line, Word] = {}
+    storage_given: list[Line] = []  # File systems that need no naming; {account} is the job's.
+    home_gb: Amount | None = None  # The size of a home folder, if it is small.
+    expiring: dict[Line, Count] = {}  # Folders whose unused files are deleted after so many days.
+    only_on: dict[Line, list[Word]] = {}  # Folders that only these partitions can see.
+    internet: bool | None = None  # Its nodes have internet access (absent: not known).
+    removed_commands: dict[Word, Line] = {}  # Commands that no longer exist, and what to use instead.
+    # Commands that only this site has: what each stands for (accelerate launch), or null.
+    own_commands: dict[Word, Line | None] = {}
+    refused_directives: list[RefusedDirective] = []  # Directives that the site rejects.
+    module_paths: list[Line] = []  # Folders for `module use`.
+    module_purge: bool = False  # Unload all modules before the first is loaded.
+    modules: list[Line] = []  # Loaded if the request names none.
+    setup: list[Line] = []  # Lines of shell, after modules and environment.
+    teardown: list[Line] = []  # Lines of shell at the job's end, however it ends.
+    env: dict[Variable, Line] = {}  # Exported in the job; $NAME in a value is expanded.
+    datasets: dict[Variable, Line] = {}  # Data of bundled workloads, by variable; $NAME is expanded.
+    directives: list[Line] = []  # Directives for every job, as after #PBS or #SBATCH.
+    # Partitions and QoS that only some users may use and that this profile does not describe.
+    restricted: list[Word] = []
+    # The account's directive (absent: -A {account} of PBS, --account={account} of Slurm).
+    account_directive: OptionalLine | None = None
+    account_pattern: Line | None = None  # A regular expression that the whole account must match.
+    # PBS: words of each chunk of select; one whose {cpus}, {gpus}, {mem} or {tasks} is none is left out.
+    chunk: tuple[Line, ...] = ("ncpus={cpus}", "ngpus={gpus}", "mem={mem}gb", "mpiprocs={tasks}")
+    place: OptionalLine = "scatter"  # PBS: how the chunks are placed.
+    totals: bool = False  # PBS: jobs request totals (ncpus, ngpus, mem, jobfs) and no chunks.
+    gpu_directive: OptionalLine = "--gres=gpu:{gpus}"  # Slurm: the directive for {gpus} GPUs of each node ("": none).
+    omit: list[Omitted] = []  # What comes by itself, so that no directive may request it.
+    storage_directive: Line = "-l storage={names}"  # PBS: the directive of the file systems, {names}.
+    storage_join: Word = "+"  # What stands between their names.
+    storage_whole: bool = False  # A root is one file system: /eagle/ab12 is eagle.
+    umask: Umask | None = None  # The job's umask, in quotes.
+    any_partition: bool = False  # A partition that is not listed may be named; no limits are known.
+    arrays: bool = True  # Accepts job arrays.
+    max_array: Count | None = None  # Jobs of one array, at most.
+    rerunnable: bool = True  # Jobs may run again by default; PBS accepts only such jobs as arrays.
+    poll: Walltime = "00:00:02"  # The shortest time between two automatic queries of the scheduler.
+    master_suffix: Word | None = None  # Of the head node's name in MASTER_ADDR, if that name exists.
+    container: Container = Container()  # How --container runs the command in an image.
+    local_disk: Line | None = None  # The folder of a node's own disk (absent: $TMPDIR or /tmp).
+    messages: Messages = Messages()  # What the site adds to what `hpclaunch why` says.
+    unconfirmed: list[str] = []  # Keys that only warn, as their source is weak.
 
     @property
     def account_form(self) -> str:

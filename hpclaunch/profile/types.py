@@ -1,13 +1,8 @@
 """The types of the values in profiles and requests, each with the rule that a message tells."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
-
-
-def about(text: str, **limits: Any) -> Meta:
-    """Return what a key means, for the schema and the docs, and its limits."""
-    return Meta(description=text, **limits)
 
 
 def matches(pattern: str, rule: str) -> Meta:
