@@ -354,7 +354,8 @@ while n < LIMIT:
     time.sleep(1)
     n += 1
     print("step", n, flush=True)
-    open(path, "w").write(str(n))
+    open(path + "~", "w").write(str(n))
+    os.replace(path + "~", path)
     if told:
         sys.exit(75)
 print("done", flush=True)
