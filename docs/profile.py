@@ -51,7 +51,7 @@ def kind(hint: Any) -> str:
         said = rules[0].partition(" of ")[0].partition(",")[0].removeprefix("one ").removesuffix(" in quotes")
     elif notes:
         said = kind(inner[0])
-    elif part := struct(hint):
+    elif part := next(parts(hint), None):
         said = f"[{part.__name__}](#{part.__name__.lower()})"
     elif all(isinstance(one, str) for one in inner):
         said = ", ".join(f"`{one}`" for one in inner) or str(getattr(hint, "__name__", hint))
@@ -60,16 +60,9 @@ def kind(hint: Any) -> str:
     return said
 
 
-def struct(hint: Any) -> type[Struct] | None:
-    """Return the part of a profile in a type, or None if there is none."""
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return hint
-    return next(filter(None, map(struct, get_args(hint))), None)
-
-
 def meaning(part: type[Struct], name: str, hint: Any) -> str:
     """Return what a key means, or "" if its name says it."""
-    said = meanings(part).get(name) or (getattr(struct(hint), "__doc__", None) or "").partition("\n")[0]
+    said = meanings(part).get(name) or (getattr(next(parts(hint), None), "__doc__", None) or "").partition("\n")[0]
     return said.replace("|", "\\|").replace("<", "&lt;")
 
 
