@@ -13,6 +13,8 @@ import pytest
 from conftest import program, slow, start, wait_until
 from test_run import AS_ROOT, CONTRACT, REPORT, run_folder
 
+pytestmark = pytest.mark.job
+
 RUNTIMES = Path(__file__).parents[1] / "standin" / "runtimes.py"
 TWO_BY_TWO = ("--nodes", 2, "--tasks-per-node", 2)
 

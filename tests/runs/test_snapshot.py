@@ -13,6 +13,8 @@ from conftest import COUNT, call, start, submit
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.runs import snapshot
 
+pytestmark = pytest.mark.job
+
 RUNS = Path("hpclaunch-runs")
 LOCAL = ("--site", "local", "--snapshot", "--wait")
 # What a job finds: the code's version, data, where it is; it writes by a relative path, and into the data.

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import processes_with, program, slow, start, wait_until
 
+pytestmark = pytest.mark.job
+
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Each rank lists what is on its node's disk and leaves a result there.
 PROGRAM = """
