@@ -99,13 +99,13 @@ bring() { # SOURCE TARGET
     fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
 }
 
-stage_out() ( # [NOW]: whether or not the others have begun
-    trap '' TERM INT
+stage_out() { # [NOW]: whether or not the others have begun
+    trap '' TERM INT # in this shell: PBS may send TERM twice, and a subshell would die of it before it could ignore it
     until [[ $1 || -e $HPCLAUNCH_RUN_DIR/failed || $(wc -l <"/proc/self/fd/$staging") -ge 1 ]]; do sleep 0.2; done
     flock -n "$staging" || return 0 # others of this node still run
     bring "$HPCLAUNCH_LOCAL"/checkpoints "$HPCLAUNCH_RUN_DIR/checkpoints" || return
     rm -rf "$HPCLAUNCH_LOCAL"{,.staged,.lock}
-)
+}
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
@@ -150,9 +150,9 @@ run_node() { # NODE_RANK
         for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
     done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK" # before others fail of the TERM
-    # TERM, 6 s to save, KILL by the guard. torchrun, which passes TERM on, may end before its ranks.
+    # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
-    while ((left-- > 0)) && grep -qszxF "$mark" /proc/[0-9]*/environ; do sleep 0.5; done
+    while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
     exec {guard}>&- && wait "$sweeper"
     mv "$state".* "$state.end-$verdict"
 }

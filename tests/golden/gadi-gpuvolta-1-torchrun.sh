@@ -90,9 +90,9 @@ run_node() { # NODE_RANK
         kill -0 $$ 2>/dev/null || verdict=143 # the head is gone
     done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK" # before others fail of the TERM
-    # TERM, 6 s to save, KILL by the guard. torchrun, which passes TERM on, may end before its ranks.
+    # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
-    while ((left-- > 0)) && grep -qszxF "$mark" /proc/[0-9]*/environ; do sleep 0.5; done
+    while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
     exec {guard}>&- && wait "$sweeper"
 }
 

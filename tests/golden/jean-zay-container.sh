@@ -99,13 +99,13 @@ bring() { # SOURCE TARGET
     fi || { fail 1 - "node $NODE_RANK ($(hostname)), which could not bring back $1 to $2"; return 1; }
 }
 
-stage_out() ( # [NOW]: whether or not the others have begun
-    trap '' TERM INT
+stage_out() { # [NOW]: whether or not the others have begun
+    trap '' TERM INT # in this shell: PBS may send TERM twice, and a subshell would die of it before it could ignore it
     until [[ $1 || -e $HPCLAUNCH_RUN_DIR/failed || $(wc -l <"/proc/self/fd/$staging") -ge 4 ]]; do sleep 0.2; done
     flock -n "$staging" || return 0 # others of this node still run
     bring "$HPCLAUNCH_LOCAL"/checkpoints "$HPCLAUNCH_RUN_DIR/checkpoints" || return
     rm -rf "$HPCLAUNCH_LOCAL"{,.staged,.lock}
-)
+}
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from conftest import PbsJob, wait_until
 
 HOSTS = ["127.0.0.1", "127.0.0.2"]
-# Each rank writes what it finds and then works until it gets TERM, at which it saves.
-WORK = """
+# Each rank writes what it finds and then works until it gets TERM, once or more, at which it saves.
+WORK = r"""
 mkdir -p "$HPCLAUNCH_LOCAL/results"; cat "$HPCLAUNCH_LOCAL/data/a" >"$HPCLAUNCH_LOCAL/results/$RANK"
-trap 'echo saved >>"$HPCLAUNCH_LOCAL/results/$RANK"; exit 143' TERM
-touch begun-$RANK; until [[ -e begun-0 && -e begun-1 && -e begun-2 && -e begun-3 ]]; do sleep 0.1; done
+trap 'printf "a\nsaved\n" >"$HPCLAUNCH_LOCAL/results/$RANK"; exit 143' TERM
+echo $PPID >group-$RANK; touch begun-$RANK
+until [[ -e begun-0 && -e begun-1 && -e begun-2 && -e begun-3 ]]; do sleep 0.1; done
 for ((i = 0; i < STEPS; i++)); do ((RANK != FAILS)) || exit 7; sleep 0.2; done
 """
 
@@ -55,6 +58,22 @@ def test_a_deleted_job_brings_back_what_it_saved(submit):
     job = submit(steps=1000)
     wait_until(lambda: len([*Path().glob("begun-*")]) == 4)
     job.qdel()
+    job.wait()
+    assert back() == dict.fromkeys("0123", "a\nsaved\n")
+
+
+def test_results_come_back_however_often_term_comes(submit):
+    """PBS and the job script may both send it: here it comes all the time to the ranks of a node."""
+    job = submit(steps=1000)
+    wait_until(lambda: len([*Path().glob("begun-*")]) == 4)
+    groups = [os.getpgid(int(Path(f"group-{rank}").read_text())) for rank in (0, 1)]
+    job.qdel()
+    while groups:
+        for group in [*groups]:
+            try:
+                os.killpg(group, signal.SIGTERM)
+            except ProcessLookupError:
+                groups.remove(group)
     job.wait()
     assert back() == dict.fromkeys("0123", "a\nsaved\n")
 
