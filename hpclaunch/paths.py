@@ -22,10 +22,11 @@ COMPANIONS = {
 }
 
 
+@cache
 def shipped(kind: str) -> Path:
     """Return the folder of the shipped `site_profiles` or `templates`: inside a wheel, else beside the package."""
     inside = PACKAGE / kind
-    return inside if inside.is_dir() else PACKAGE.parent / kind
+    return (inside if inside.is_dir() else PACKAGE.parent / kind).resolve()
 
 
 def home() -> Path:
@@ -95,7 +96,8 @@ def in_packs(kind: str) -> list[Path]:
 
 def is_shipped(path: Path) -> bool:
     """Tell whether a profile or a template came with hpclaunch."""
-    return any(path.resolve().is_relative_to(shipped(kind).resolve()) for kind in KINDS)
+    real = path.resolve()
+    return any(real.is_relative_to(shipped(kind)) for kind in KINDS)
 
 
 def is_trusted(path: Path) -> bool:
@@ -117,7 +119,7 @@ def shown(path: Path | str) -> str:
     full = Path.cwd() / path
     full = full.parent.resolve() / full.name
     for kind in KINDS:
-        if full.is_relative_to(root := shipped(kind).resolve()):
+        if full.is_relative_to(root := shipped(kind)):
             return str(full.relative_to(root))
     names = [str(full)]
     if full.is_relative_to(here := Path.cwd().resolve()):

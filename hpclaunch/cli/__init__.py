@@ -17,21 +17,20 @@ from typing import Any  # noqa: E402
 
 import click  # noqa: E402
 
-from hpclaunch import __version__  # noqa: E402
 from hpclaunch.cli.echo import talk  # noqa: E402
-from hpclaunch.cli.help import Group  # noqa: E402
+from hpclaunch.cli.help import VERSION, Group  # noqa: E402
 from hpclaunch.errors import HpclaunchError  # noqa: E402
 
 PIPE_CLOSED, INTERRUPTED = 141, 130  # what a shell shows of a program that died of SIGPIPE, of SIGINT
 
 # Each command and its function in a module of this package.
 COMMANDS = {
-    "render": "job.render_command",
+    "render": "render.render_command",
     "check": "check.check_command",
-    "run": "job.run_command",
+    "run": "launch.run_command",
     "submit": "submit.submit_command",
     "rerun": "rerun.rerun_command",
-    "launch": "job.launch_command",
+    "launch": "launch.launch_command",
     "shell": "shell.shell_command",
     "compare": "compare.compare_command",
     "init": "settings.init_command",
@@ -87,10 +86,10 @@ class _Group(Group):
 
 @click.group(
     cls=_Group,
+    params=[VERSION],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="submit --site gadi --nodes 2 -A ab12 -- python train.py\nstatus",
 )
-@click.version_option(__version__, prog_name="hpclaunch")
 def main() -> None:
     """Launch distributed PyTorch training on any supercomputer, or here.
 

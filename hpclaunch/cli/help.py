@@ -6,10 +6,12 @@ The epilog of a command has its examples, one on each line, without `hpclaunch` 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from hpclaunch import __version__
 from hpclaunch.errors import nearest
 
 # The options of each group, by the names of their values; what is in none goes under the last heading.
@@ -25,8 +27,27 @@ _GROUPS = {
 _WIDTH = 27  # of the options' names; a longer one has a line of its own
 
 
+def _asked(names: str, text: str, answer: Callable[[click.Context], str]) -> click.Option:
+    """Make an option that prints and exits; click's own look for translations, which takes longer than most imports."""
+
+    def show(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            click.echo(answer(ctx), color=ctx.color)
+            ctx.exit()
+
+    return click.Option(names.split(), is_flag=True, expose_value=False, is_eager=True, help=text, callback=show)
+
+
+_HELP = _asked("-h --help", "Show this message and exit.", lambda ctx: ctx.get_help())
+VERSION = _asked("--version", "Show the version and exit.", lambda _ctx: f"hpclaunch, version {__version__}")
+
+
 class Command(click.Command):
     """A command with its options in groups."""
+
+    def get_help_option(self, _ctx: click.Context) -> click.Option:
+        """Return the option of all commands."""
+        return _HELP
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, in groups if there are many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,23 @@ class _Line(click.types.StringParamType):
 
     name = "line"
     envvar_list_splitter = "\n"
+
+
+class _File(click.ParamType[Path]):
+    """A path, there or not: click.Path looks for translations of its name, which takes longer than most imports."""
+
+    name = "path"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Path:
+        return Path(value)
+
+    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+FILE = _File()
 
 
 class _Nodes(click.IntRange):
@@ -161,9 +179,8 @@ def job_command(
     def make(function: Callable[..., None]) -> click.Command:
         command: Any = click.pass_context(function)
         if name != "shell":
-            command = click.argument(
-                "command", nargs=-1, type=click.UNPROCESSED, shell_complete=click.Path().shell_complete
-            )(command)
+            words: Any = {"nargs": -1, "type": click.UNPROCESSED, "shell_complete": FILE.shell_complete}
+            command = click.argument("command", **words)(command)
         if name in ("render", "submit", "launch"):
             command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)
         for words, attributes, text in reversed(_ROWS):

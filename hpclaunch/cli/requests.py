@@ -30,6 +30,7 @@ _OF_A_SCRIPT = (
     "command", "module", "setup", "teardown", "venv", "container", "stage_in", "stage_out", "env", "storage",
     "directive", "workload",
 )  # fmt: skip
+quiet_option = click.option("--quiet", is_flag=True, help="No summary on stderr, only warnings.")
 
 
 def configured(ctx: click.Context, values: dict[str, Any], site: str = "", cluster: bool = True) -> dict[str, Any]:
@@ -71,6 +72,18 @@ def rendered(plan: Plan) -> tuple[str, list[Path]]:
     script, templates = render(plan, Cache(paths.user_cache()))
     announce(map(paths.shown, templates))
     return script, templates
+
+
+def summarized(plan: Plan, quiet: bool) -> str:
+    """Return the script of a plan; print the summary unless `quiet`, and the warnings, on stderr."""
+    script, _ = rendered(plan)
+    if not quiet:
+        if plan.chosen:
+            talk(f"partition {plan.partition_name}: {plan.chosen}")
+        talk(plan.summary())
+    for warning in plan.warnings:
+        talk(f"warning: {warning}")
+    return script
 
 
 def planned_request(

@@ -8,9 +8,8 @@ from typing import Any
 import click
 from msgspec import structs
 
-from hpclaunch.cli.job import quiet_option, summarized
 from hpclaunch.cli.options import CONFIRM_ABOVE, SHELL, job_command
-from hpclaunch.cli.requests import planned_request
+from hpclaunch.cli.requests import planned_request, quiet_option, summarized
 from hpclaunch.cli.submit import at_terminal, confirm, show_remaining, yes_option
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan

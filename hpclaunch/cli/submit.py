@@ -12,9 +12,8 @@ from click.core import ParameterSource
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
-from hpclaunch.cli.job import quiet_option, summarized
-from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
-from hpclaunch.cli.requests import configured, planned_request
+from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
+from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
@@ -47,7 +46,7 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
 @click.option("--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job succeeded (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
-@click.option("--script", type=click.Path(path_type=Path), help="Submit this script as it is, instead of a COMMAND.")
+@click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
 @HOST
 @REMOTE_FOLDER

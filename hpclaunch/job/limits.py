@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from hpclaunch.errors import counted
 from hpclaunch.profile.model import Partition, Qos, Tier
 from hpclaunch.schedulers import walltime as times
 
 
-class Size(NamedTuple):
+class Size(Struct, frozen=True):
     """The length and the size of a job."""
 
     seconds: int
@@ -37,7 +38,7 @@ def common_limits(name: str, limits: Partition | Qos, seconds: int, nodes: int) 
 
 def qos_limits(qos: Qos, size: Size) -> Iterator[tuple[str, str]]:
     """Yield (key, message) for each limit of `qos` that a job of this length and size exceeds."""
-    seconds, nodes, gpus, cores = size
+    seconds, nodes, gpus, cores = size.seconds, size.nodes, size.gpus, size.cores
     if seconds > times.clock_seconds(qos.max_walltime):
         yield "max_walltime", f"walltime {times.clock(seconds)} exceeds {qos.name}'s limit of {qos.max_walltime}"
     if qos.disputed_max_gpus and gpus > qos.disputed_max_gpus:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from hpclaunch.job.request import Request
 
 MANY_NODES = 16  # which pass a file on rather than that each reads it from the shared file system
-_UNPACKED = re.compile(r"\.(?:(tar|tar\.(?:gz|bz2|xz|zst)|tgz)|zip)$")
 
 
 class Staging(Struct, frozen=True):
@@ -28,7 +27,7 @@ def make_staging(request: Request, nodes: int) -> Staging | None:
     """Return what a request stages, or None if that is nothing; `nodes` can pass files on to each other."""
     copies_in = []
     for source, _, target in (item.partition(":") for item in request.stage_in):
-        archive = _UNPACKED.search(source)
+        archive = re.search(r"\.(?:(tar|tar\.(?:gz|bz2|xz|zst)|tgz)|zip)$", source)
         kind = ("tar" if archive[1] else "zip") if archive else ""
         copies_in.append((source, target or ("" if kind else PurePath(source).name), kind))
     pairs = (item.partition(":")[::2] for item in request.stage_out)

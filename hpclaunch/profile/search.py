@@ -15,7 +15,7 @@ from hpclaunch.profile.model import Site
 from hpclaunch.profile.rules import site_mistakes
 from hpclaunch.profile.yamlfile import Document, Key, convert, locate, place_of
 
-_HOST_KEYS = re.compile(r"^(?:hostnames|detect): .*", re.MULTILINE)  # shipped profiles have each on one line
+_HOST_KEYS = "(?m)^(?:hostnames|detect): .*"  # shipped profiles have each on one line
 
 
 class Profile(Struct, frozen=True):
@@ -91,7 +91,7 @@ def _host_keys(name: str) -> tuple[list[str], dict[str, str]]:
     if not (path := _find(name, [])).parent.samefile(paths.shipped("site_profiles")):
         site = load(name).site
         return site.hostnames, site.detect
-    keys = Document.parse(path, "\n".join(_HOST_KEYS.findall(path.read_text(encoding="utf-8")))).data
+    keys = Document.parse(path, "\n".join(re.findall(_HOST_KEYS, path.read_text(encoding="utf-8")))).data
     return keys.get("hostnames", []), keys.get("detect", {})
 
 

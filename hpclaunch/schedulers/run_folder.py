@@ -9,7 +9,8 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 RUNS = "hpclaunch-runs"  # below the folder of submission; the run folder in it has the job's id for a name
 
@@ -54,7 +55,7 @@ OUTPUT = "job.out"  # what the script printed; read by logs and why
 PID, HOST = "pid", "host"  # of that process; read by status and cancel
 
 
-class Failure(NamedTuple):
+class Failure(Struct, frozen=True):
     """The first failure of a run, as the job script recorded it."""
 
     code: int

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-_CLOCK = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)", re.ASCII)
-_UNITS = re.compile(
-    r"(?:(?P<days>\d{1,5})d)?(?:(?P<hours>\d{1,6})h)?(?:(?P<minutes>\d{1,8})m)?(?:(?P<seconds>\d{1,9})s)?", re.ASCII
-)
+_CLOCK = r"(?a)(?:(?P<days>\d{1,5})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)"
+_UNITS = r"(?a)(?:(?P<days>\d{1,5})d)?(?:(?P<hours>\d{1,6})h)?(?:(?P<minutes>\d{1,8})m)?(?:(?P<seconds>\d{1,9})s)?"
 _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
@@ -20,7 +18,7 @@ def parse(text: str) -> int:
         first, second = map(int, text.split(":"))
         use = f"write {clock(3600 * first + 60 * second)} or {clock(60 * first + second)}"
         raise ValueError(f"{text!r} is no walltime, it could be hours or minutes: {use}")
-    match = _CLOCK.fullmatch(text) or _UNITS.fullmatch(text)
+    match = re.fullmatch(_CLOCK, text) or re.fullmatch(_UNITS, text)
     seconds = sum(_SECONDS[unit] * int(n) for unit, n in match.groupdict(default="0").items()) if match else 0
     if not seconds:
         raise ValueError(f"{text!r} is no walltime: write HH:MM:SS (48:00:00), D-HH:MM:SS, or 2h, 90m, 1h30m")

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +104,8 @@ class Pbs(Scheduler):
             path = path / f"{job.id}.OU" if path.is_dir() else path
             if path.is_file():
                 return path
+        from glob import escape  # not before it is needed: start-up time counts
+
         for job_id in reversed([job.id, *job.further_ids]):
             number = re.sub(r"\[(\d+)\]", r".\1", job_id.split(".")[0])
             if found := next(job.submitted_from.glob(f"*.o{escape(number)}"), None):
