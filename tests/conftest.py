@@ -24,10 +24,12 @@ from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
+from hpclaunch.job.render import Cache
 from hpclaunch.profile import search
 
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+CACHE = Cache(SCRATCH / "cache" / "hpclaunch")  # of compiled templates: one for all saves time
 
 # Tests of logic stand on frozen copies of the shipped profiles, in sites/, so that a new price or limit changes nothing
 # here; tests of the shipped ones carry the mark `shipped`. A process, as users start it, has the shipped ones always.
@@ -167,7 +169,7 @@ def clean(monkeypatch, tmp_path, request):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(SCRATCH / "cache"))  # of compiled templates: one for all saves time
+    monkeypatch.setenv("XDG_CACHE_HOME", str(SCRATCH / "cache"))
     monkeypatch.setenv("PATH", NO_SCHEDULER)
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()

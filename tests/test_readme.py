@@ -23,8 +23,9 @@ BLOCKS = {
 
 
 # Those that run a job's script or import torch take seconds.
+SLOW = "run|rerun|submit|wait|doctor"
 CASES = [
-    pytest.param(block, id=name, marks=[pytest.mark.train] if re.search("hpclaunch (run|doctor)", block) else [])
+    pytest.param(block, id=name, marks=[pytest.mark.train] if re.search(f"hpclaunch ({SLOW})", block) else [])
     for name, block in BLOCKS.items()
 ]
 

@@ -87,9 +87,23 @@ def equations(formula: str) -> tuple[float, float] | None:
     return eval(sum_), float(value)  # noqa: S307 - digits and signs
 
 
+def check_places(lines: list[dict]) -> None:
+    """FILE:LINE of a template is the very line whose words stand in the script."""
+    texts: dict[str, str] = {}  # of one line of a template, which may print several
+    for line in lines:
+        places = [one["where"] for one in line["origins"] if one["kind"] == "template"]
+        for place in places[:1]:
+            texts[place] = texts.get(place, "") + line["text"]
+    for place, text in texts.items():
+        file, number = place.rsplit(":", 1)
+        printed = (paths.shipped("templates") / file).read_text().split("\n")[int(number) - 1]
+        own = re.sub(r"^[^{]*[}%]}", "", printed)  # without the end of an expression that began above
+        assert re.split(r"{[{%]", own.strip())[0] in text, place
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_stays_and_each_line_has_its_origin(cli, work, name):
-    """--explain changes no byte of the script, and says of every line where it comes from, of every directive why."""
+    """--explain changes no byte; each line has its origin, the very line of a template, each directive a reason."""
     words = ["--quiet", "--explain", "--json", "-o", "job.sh", *shlex.split(SCRIPTS[name])]
     result = cli("render", *words, "--", "python", "train.py", "--epochs", "3")
     golden = (GOLDEN / f"{name}.sh").read_text()
@@ -105,22 +119,7 @@ def test_script_stays_and_each_line_has_its_origin(cli, work, name):
         for origin in line["origins"]:
             if sides := equations(origin["formula"] or ""):
                 assert math.floor(sides[0]) == sides[1], origin
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_templates_lines_are_the_ones_that_print(lines, name):
-    """FILE:LINE of a template is the very line whose words stand in the script."""
-    said = lines(*shlex.split(SCRIPTS[name]), "--", "true")
-    texts: dict[str, str] = {}  # of one line of a template, which may print several
-    for line in said:
-        places = [one["where"] for one in line["origins"] if one["kind"] == "template"]
-        for place in places[:1]:
-            texts[place] = texts.get(place, "") + line["text"]
-    for place, text in texts.items():
-        file, number = place.rsplit(":", 1)
-        printed = (paths.shipped("templates") / file).read_text().split("\n")[int(number) - 1]
-        own = re.sub(r"^[^{]*[}%]}", "", printed)  # without the end of an expression that began above
-        assert re.split(r"{[{%]", own.strip())[0] in text, place
+    check_places(lines)
 
 
 @pytest.mark.parametrize("name", ["gadi", "jean-zay", "local", "pbs", "slurm"])

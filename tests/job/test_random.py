@@ -5,14 +5,14 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
+from conftest import CACHE
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.render import Cache, render
+from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.paths import search_path
 from hpclaunch.profile import search, types
@@ -99,11 +99,6 @@ def requests(draw: st.DrawFn) -> dict[str, object]:
     return {"site": name, **{key: draw(values[key]) for key in sorted(chosen)}}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return Cache(tmp_path_factory.mktemp("templates"))
-
-
 def bash(script: str, *words: str) -> str:
     done = subprocess.run(
         ["bash", *words], input=script.encode(errors="surrogateescape"), capture_output=True, check=False
@@ -146,13 +141,13 @@ def planned(values: dict[str, object]) -> tuple[Plan | None, str]:
 
 
 @given(values=requests())
-def test_any_request_gives_a_refusal_in_words_or_a_script_with_every_value_quoted(values, cache):
+def test_any_request_gives_a_refusal_in_words_or_a_script_with_every_value_quoted(values):
     """What is refused has a reason, what is not is a sound script that says just what was asked."""
     plan, refusal = planned(values)
     assert plan or refusal
     if plan is None:
         return
-    script, _ = render(plan, cache)
+    script, _ = render(plan, CACHE)
     check_script(script)
     request = plan.request
     modules = [f"module:{module}" for module in plan.modules]
@@ -190,7 +185,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(profile=mutated())
-def test_any_profile_gives_a_mistake_in_words_or_a_script(profile, cache, tmp_path_factory):
+def test_any_profile_gives_a_mistake_in_words_or_a_script(profile, tmp_path_factory):
     """Mistakes in a profile are named with file and line, or harmless."""
     name, text = profile
     path = Path(tmp_path_factory.getbasetemp(), f"{name}.yaml")
@@ -198,4 +193,4 @@ def test_any_profile_gives_a_mistake_in_words_or_a_script(profile, cache, tmp_pa
     plan, refusal = planned({"site": os.fspath(path), "nodes": 2, "command": ["python", "train.py"]})
     assert plan or refusal
     if plan:
-        check_script(render(plan, cache)[0])
+        check_script(render(plan, CACHE)[0])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from conftest import CACHE
 
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.readback import differences
-from hpclaunch.job.render import Cache, render
+from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 
@@ -22,11 +23,6 @@ ASKED = [
 IDLE = ("#PBS -N ", "#PBS -l wd", "#PBS -l place", "#PBS -r ", "#SBATCH --job-name", "#SBATCH --output")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return Cache(tmp_path_factory.mktemp("templates"))
-
-
 def planned(name: str, **asked: object) -> Plan:
     plan, _ = consider(search.load(name), make_request({"site": name, "command": ["true"], **asked}))
     assert plan
@@ -34,19 +30,19 @@ def planned(name: str, **asked: object) -> Plan:
 
 
 @pytest.mark.parametrize(("name", "partition"), PARTITIONS)
-def test_every_shipped_script_asks_for_its_plan(cache, name, partition):
+def test_every_shipped_script_asks_for_its_plan(name, partition):
     """Read back, a script of the shipped templates asks for every number of its plan, on one node and on two."""
     for asked in ASKED:
         plan = planned(name, partition=partition, account="ab12", **asked)
-        assert list(differences(plan, render(plan, cache)[0])) == []
+        assert list(differences(plan, render(plan, CACHE)[0])) == []
 
 
 @pytest.mark.parametrize(("name", "partition"), [("gadi", "gpuvolta"), ("jean-zay", "h100"), ("pbs", "workq")])
-def test_a_directive_that_is_missing_is_noticed(cache, name, partition):
+def test_a_directive_that_is_missing_is_noticed(name, partition):
     """Whichever directive a script loses, but for its names and output, reading it back tells what is missing."""
     asked = {"qos": "qos_gpu_h100-t4"} if name == "jean-zay" else {"directive": ["-m abe"]}
     plan = planned(name, partition=partition, nodes=2, gpus_per_node=4, account="ab12", mem_gb=100, **asked)
-    script, _ = render(plan, cache)
+    script, _ = render(plan, CACHE)
     lines = [line for line in script.splitlines() if line.startswith(("#PBS", "#SBATCH")) and not line.startswith(IDLE)]
     assert len(lines) >= 5
     for line in lines:
