@@ -1,6 +1,6 @@
-"""What the job script's look at its own use costs: seconds of cores that it takes while eight programs of 60 threads sleep.
+"""What the samples of a job script cost: the share of a core that they take beside eight programs of 60 threads.
 
-    python benchmarks/usage.py [SECONDS]
+python benchmarks/usage.py [SECONDS]
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def main() -> None:
     words = ["render", "--quiet", "--site", "slurm", "--nodes", "2", "--", "true"]
     script = subprocess.run([sys.executable, "-m", "hpclaunch", *words], capture_output=True, text=True, check=True)
     found = re.search(r"^sample\(\).*?^}$", script.stdout, re.MULTILINE | re.DOTALL)
-    assert found, "no function named sample in the script"
+    if not found:
+        sys.exit("no function named sample in the script")
     with tempfile.TemporaryDirectory() as folder:
         program = [sys.executable, "-c", PROGRAM.format(seconds=seconds + 5)]
         ranks = [subprocess.Popen(program) for _ in range(8)]

@@ -9,6 +9,12 @@
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
 unset HPCLAUNCH_JOB_ID
 mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+# For hpclaunch status, unless hpclaunch submit has written it.
+[[ -e $HPCLAUNCH_RUN_DIR/pid ]] || {
+    echo $$ >"$HPCLAUNCH_RUN_DIR/pid"; echo -n "$(uname -n)" >"$HPCLAUNCH_RUN_DIR/host"; touch "$HPCLAUNCH_RUN_DIR/started"
+}
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "here", "poll": 2, "scheduler": "local",
+    "seconds": 3600, "site": "local", "tasks_per_node": 2}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
     echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
@@ -125,4 +131,5 @@ wait "${readers[@]}"
 # The first failure gives the job its exit code.
 { read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
     tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
 exit "$code"
