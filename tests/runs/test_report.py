@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import CACHE, call, start
+from conftest import CACHE, USES, call, start, used_by_ranks
 
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
@@ -23,22 +23,6 @@ from hpclaunch.runs import submit, usage
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.job import Usage
-
-# Uses 200 MB and 6 s of a core, and prints what it used in the end.
-USES = """
-import os, resource, sys, time
-data = bytearray(os.urandom(1 << 20)) * 200
-while time.process_time() < float(sys.argv[1]):
-    pass
-time.sleep(float(sys.argv[2]))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2, time.process_time())
-"""
-
-
-def said_by(folder: Path) -> list[tuple[float, float]]:
-    """Return the GB of memory and the seconds of a core of each rank of USES."""
-    texts = [path.read_text().split()[-2:] for path in sorted(folder.glob("rank-*.log"))]
-    return [(float(memory), float(seconds)) for memory, seconds in texts]
 
 
 @pytest.fixture
@@ -166,8 +150,8 @@ def test_without_matplotlib_one_line_says_what_to_install(cli, finished, monkeyp
     assert result.stderr.endswith("report --html needs matplotlib; use pip install 'hpclaunch[plot]'\n")
 
 
-# Shows the page in a frame, as a browser's window cannot be so narrow; notes what is too wide, how many plots can be seen,
-# and how bright its text and that of a plot are.
+# Shows the page in a frame, as a browser's window cannot be so narrow; notes what is too wide, how many plots are
+# seen, and how bright its text and that of a plot are.
 FRAME = """<iframe width="{width}" height="900" style="border: 0" srcdoc="{page}"></iframe>
 <script>
 const bright = text => text.match(/[0-9.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0);
@@ -205,10 +189,10 @@ def test_the_page_in_a_browser(cli, finished, work):
 @pytest.mark.job
 def test_a_run_here_agrees_with_what_its_ranks_used(work):
     """On this machine too: memory and time of cores are within 5 % of what the ranks themselves say."""
-    with start("run", "--quiet", "--nodes", 2, "--", sys.executable, "-c", USES, 4, 4) as process:
+    with start("run", "--quiet", "--nodes", 2, "--", sys.executable, "-c", USES, 200, 4, 3) as process:
         assert process.wait(120) == 0
     (folder,) = (work / "hpclaunch-runs").iterdir()
-    found, ranks = json.loads(call("report", "--json", folder)), said_by(folder)
+    found, ranks = json.loads(call("report", "--json", folder)), used_by_ranks(folder)
     assert found["word"] == "COMPLETED"
     assert found["used"]["mem_gb"] == pytest.approx(max(memory for memory, _ in ranks), rel=0.05)
     assert found["used"]["cpu_seconds"] == pytest.approx(sum(seconds for _, seconds in ranks), rel=0.05)
