@@ -29,7 +29,7 @@ def test_a_report_agrees_with_sacct_and_the_ranks(launcher):
         assert slurm["mem_gb"] == pytest.approx(memory, rel=0.05)
         assert found["used"]["mem_gb"] == pytest.approx(memory / 2, rel=0.05)
     assert found["used"]["seconds"] == slurm["seconds"]
-    assert found["paid"]["amount"] == pytest.approx(4 * slurm["seconds"] / 3600, abs=0.01)
+    assert found["paid"]["amount"] == pytest.approx(8 * slurm["seconds"] / 3600, abs=0.01)  # of whole nodes
     assert sorted(rank for node in nodes for _, what, rank, code in node.events if (what, code) == ("end", "0")) == [
         f"rank {number}" for number in range(4)
     ]
