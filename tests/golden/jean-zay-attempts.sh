@@ -122,7 +122,7 @@ run_rank() { # COMMAND...
     code=$?
     kill "$warner" 2>/dev/null || warned=1
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" # for its last line
+    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
     # Warned of the end, or by the TERM of a preemption, the command may save and leave with 75: "start me again".
     # One that does not know the signal dies of it, 138, and is started again as well.
     if ((code == 75 || (warned && code == 138))); then

@@ -164,7 +164,7 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (in_container "$@" {sampler}>&- {staging}>&-) || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" # for its last line
+    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
 }
 

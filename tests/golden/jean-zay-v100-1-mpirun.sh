@@ -96,18 +96,18 @@ run_rank() { # COMMAND...
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     export HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    exec {sampler}> >( ((${LOCAL_RANK:-0})) || sample "$PPID")
+    local sampling=$!
     # What carries the mark ends with this shell: the guard reads until the other end of its pipe is gone.
     local mark=HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/rank-$RANK.$$
     local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
-    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null {sampler}>&-)
     export "${mark?}"
-    exec {sampler}> >( ((${LOCAL_RANK:-0})) || sample "$PPID" {guard}>&-)
-    local sampling=$!
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {guard}>&- {sampler}>&-) || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" # for its last line
+    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
     ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
 }
 

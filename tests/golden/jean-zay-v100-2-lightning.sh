@@ -102,7 +102,7 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {sampler}>&-) || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end node $NODE_RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" # for its last line
+    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
     ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
 }
 

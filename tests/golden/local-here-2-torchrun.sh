@@ -96,11 +96,12 @@ run_node() { # NODE_RANK
     set -m
     run_torchrun "${command[@]}" & pids+=($!)
     set +m; unset HPCLAUNCH_NODE
+    local sampler sampling
+    exec {sampler}> >(sample "${mark##*.}"); sampling=$!
     # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
     local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
-    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
-    local sweeper=$! sampling
-    exec {sampler}> >(sample "${mark##*.}" {guard}>&-); sampling=$!
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null {sampler}>&-)
+    local sweeper=$!
     while ((verdict == 0 && alive)); do
         sleep 1 {guard}>&- {sampler}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
@@ -111,7 +112,8 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- {sampler}>&- && wait "$sampling" "$sweeper"
+    exec {guard}>&- {sampler}>&-; wait "$sampling" 2>/dev/null # which bash 4.4 does only for the last of such processes
+    wait "$sweeper"
 }
 
 trap 'fail 130 - "the run, interrupted"' INT
