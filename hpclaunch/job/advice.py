@@ -47,7 +47,7 @@ def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[st
         words = f"used at most {used.cores:.3g} of {counted(plan.cpus_per_node, 'core')} of a node"
         yield f"{words}: {less}" if less else words
     busy = max(Counter(host for host, _, _, idle in used.gpus if idle < 95).values(), default=0)
-    if used.gpus and busy < plan.gpus_per_node:
+    if len(used.gpus) == plan.gpus and busy < plan.gpus_per_node:  # else it is not known what the others did
         tasks = min(plan.tasks_per_node, max(busy, 1))
         less = _cheaper(profile, plan, {"gpus_per_node": busy, "tasks_per_node": tasks})
         words = f"used {busy} of {counted(plan.gpus_per_node, 'GPU')} of a node"

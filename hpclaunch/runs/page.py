@@ -18,7 +18,7 @@ from hpclaunch.schedulers import run_folder
 _INK = "#010203"  # in the plots; the page's own colour of text in the page
 _FAILED, _ENDS = "#e15759", {"0": "#4e79a7", "75": "#4e79a7", "-": "#9c9c9c"}  # by exit code, - without one
 _MARKS = {"rendezvous": ("^", "rendezvous"), "step": ("o", "first step"), "save": ("|", "save")}
-_MOST_ROWS, _MOST_LINES = 24, 12  # that have names
+_MOST_ROWS = 24  # that have names
 _SHOWN = "partition_name nodes tasks_per_node gpus_per_node cpus_per_node cpus_per_task mem_gb_per_node walltime cost"
 
 
@@ -65,8 +65,8 @@ def _figure(nodes: list[Node], name: str, width: float) -> str:
             axes.set(ylabel=kind, ylim=(0, None))
         for axes in every:
             names = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-            if 0 < len(names) <= _MOST_LINES:
-                axes.legend(names.values(), names, loc="lower left", bbox_to_anchor=(0, 1), ncols=int(width // 2))
+            if 0 < len(names) <= 4 * (columns := int(width // 3)):
+                axes.legend(names.values(), names, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
         axes.set_xlabel(f"time since the start, {unit}")
         figure.savefig(file := StringIO(), metadata={"Date": None})
     svg = file.getvalue()

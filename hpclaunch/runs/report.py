@@ -48,12 +48,13 @@ class Report(Struct):
         asked = plan.cpus_per_node if plan else 0
         mean = used.cpu_seconds / used.seconds / run.nodes if used.cpu_seconds and used.seconds else None
         most = f", {used.cores:.3g} at most" if used.cores is not None else ""
-        yield "cores of a node", str(asked or ""), _part(mean, asked, f"{mean or 0:.3g} on average{most}")
+        yield "cores of a node", str(asked or ""), _part(mean, asked, f"{mean or 0:.3g} on average") + most
         asked = plan.mem_gb_per_node or 0 if plan else 0
         yield "memory of a node", f"{asked} GB" * bool(asked), _part(used.mem_gb, asked, f"{used.mem_gb or 0:.3g} GB")
         mean = sum(one[2] for one in used.gpus) / len(used.gpus) if used.gpus else None
         if mean is not None or (plan and plan.gpus):
-            yield "GPUs", str(plan.gpus if plan else ""), _part(mean, 0, f"{mean or 0:.0f} % of {len(used.gpus)}")
+            words = f"{mean or 0:.0f} % of {len(used.gpus)} that were seen"
+            yield "GPUs", str(plan.gpus if plan else ""), _part(mean, 0, words)
         free = "free of charge" if plan and plan.partition.free else _UNKNOWN
         yield "price", str(plan.cost) if plan and plan.cost else "", self.paid.explained if self.paid else free
         yield "energy", "", f"{(used.joules or 0) / 3.6e6:.3g} kWh" if used.joules else _UNKNOWN
@@ -69,14 +70,12 @@ class Report(Struct):
 def make(run: Run, state: State, accounting: Usage, profile: Profile | None) -> Report:
     """Return the report of a run."""
     nodes, plan, paid = usage.read(run.path), None, None
-    with suppress(
-        OSError, ValueError, LookupError, ValidationError
-    ):  # a script that somebody submitted by hand has no plan.json
+    with suppress(OSError, ValueError, LookupError, ValidationError):  # there is none of a plain sbatch or qsub
         said = json.loads((run.path / run_folder.PLAN).read_bytes())
         request = convert(said["request"] | {"partition": said["partition_name"]}, Request)
         plan = unchecked_plan(profile, request) if profile else None
-    series = {kind: [one for node in nodes for one in node.series.get((kind, ""), ())] for kind in usage.OF_NODE}
-    memory, cores = (max((value for _, value in found), default=0) for found in series.values())
+    series = ([value for node in nodes for _, value in node.series[kind, ""]] for kind in usage.OF_NODE)
+    cores, memory = (max(found, default=0) for found in series)
     used = Used(
         seconds=accounting.seconds or max((sum(b - a for a, b in node.times) for node in nodes), default=0) or None,
         cpu_seconds=accounting.cpu_seconds or sum(node.cpu_seconds for node in nodes) or None,

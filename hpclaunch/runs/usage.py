@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hpclaunch.schedulers import run_folder
 
-OF_NODE = MEMORY, CORES = "memory, GB", "cores"
+OF_NODE = CORES, MEMORY = "cores", "memory, GB"
 _OF_GPU = GPU, _, _ = "GPU use, %", "GPU memory, MB", "GPU power, W"
 _LEAST_SECONDS = 5  # between samples that say how many cores are in use: their times are whole seconds
 _IDLE = 5  # percent: a GPU that is used less is idle
@@ -39,7 +39,8 @@ def read(folder: Path) -> list[Node]:
 
 
 def _node(number: int, path: Path) -> Node:
-    node, before, last = Node(number), (0, 0.0), 0.0  # a time and the seconds of cores until then
+    node = Node(number, series={(kind, ""): [] for kind in OF_NODE})
+    before, last = (0, 0.0), 0.0  # a time and the seconds of cores until then
     for line in (run_folder.read(path.parent, path.name) or "").splitlines():
         with suppress(ValueError, IndexError):  # a line that a full disk has cut short
             at, words = int(line.split()[0]), line.split()[1:]
