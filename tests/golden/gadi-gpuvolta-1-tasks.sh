@@ -83,13 +83,13 @@ sample() { # PID; in a process of its own
             done
             ((mb = mb * page / 1024))
         fi
-        gpus=""; while read -rt 0.01 -u "$smi" line; do gpus+=" ${line// /}"; done
+        gpus=""; while read -t 0 -u "$smi" && read -rt 1 -u "$smi" line; do gpus+=" ${line// /}"; done
         printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
         ((code > 128)) || break
         read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
         ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too
     done
-    kill "$reader"
+    kill -KILL "$reader" # which ignores what this shell ignores
 }
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.

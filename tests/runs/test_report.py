@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import CACHE, USES, call, start, used_by_ranks
+from conftest import CACHE, USES, call, processes_with, program, start, used_by_ranks
 
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
@@ -187,17 +187,22 @@ def test_the_page_in_a_browser(cli, finished, work):
 
 
 @pytest.mark.job
-def test_a_run_here_agrees_with_what_its_ranks_used(work):
-    """On this machine too: memory and time of cores are within 5 % of what the ranks themselves say."""
-    with start("run", "--quiet", "--nodes", 2, "--", sys.executable, "-c", USES, 200, 4, 3) as process:
+def test_a_run_here_agrees_with_what_its_ranks_used(work, tmp_path):
+    """On this machine too: memory and time of cores are within 5 % of what the ranks say; GPUs are nvidia-smi's."""
+    program(tmp_path / "bin/nvidia-smi", "while :; do echo 0, 90, 1000, 250.50; echo 1, 0, 10, [N/A]; sleep 1; done")
+    path = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    size = ("--nodes", 2, "--gpus-per-node", 2, "--tasks-per-node", 1)
+    with start("run", "--quiet", *size, "--", sys.executable, "-c", USES, 200, 4, 3, env=path) as process:
         assert process.wait(120) == 0
     (folder,) = (work / "hpclaunch-runs").iterdir()
     found, ranks = json.loads(call("report", "--json", folder)), used_by_ranks(folder)
     assert found["word"] == "COMPLETED"
     assert found["used"]["mem_gb"] == pytest.approx(max(memory for memory, _ in ranks), rel=0.05)
     assert found["used"]["cpu_seconds"] == pytest.approx(sum(seconds for _, seconds in ranks), rel=0.05)
+    assert [gpu[1:] for gpu in found["used"]["gpus"]] == [["0", 90, 0], ["1", 0, 100]] * 2
     nodes = usage.read(folder)
     assert [what for node in nodes for _, what, _, _ in node.events] == ["start", "end"] * 2
+    assert processes_with(str(tmp_path / "bin/nvidia-smi")) == []
 
 
 @pytest.mark.job
