@@ -1,5 +1,6 @@
 """The command submit, with the price before: what remains of the allocation, and the confirmation above a limit."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from hpclaunch.job.request import quote
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import registry
-from hpclaunch.schedulers import scheduler
+from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
@@ -35,6 +36,8 @@ def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> No
         ctx.exit()
 
 
+_AFTER = {"--after": "afterok", "--after-any": "afterany", "--after-failed": "afternotok"}
+_JOBS = JOB_IDS | {"multiple": True, "metavar": "JOB"}
 _HELP = "Go on with a submission by ssh that was interrupted."
 _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_value=False, is_eager=True, help=_HELP)
 
@@ -44,7 +47,9 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
-@click.option("--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job succeeded (repeatable).")
+@click.option("--after", **_JOBS, help="Start once this job succeeded (repeatable).")
+@click.option("--after-any", **_JOBS, help="Start once this job ended, in any way (repeatable).")
+@click.option("--after-failed", **_JOBS, help="Start once this job failed (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
@@ -58,7 +63,6 @@ def submit_command(
     yes: bool,
     wait_for_end: bool,
     follow: bool,
-    after: tuple[str, ...],
     dry_run: bool,
     script: Path | None,
     as_json: bool,
@@ -69,10 +73,12 @@ def submit_command(
 
     Without a COMMAND, a bundled workload.
     """
+    named = [(option, word, job) for option, word in _AFTER.items() for job in values.pop(option[2:].replace("-", "_"))]
     host, below, real = _place(ctx, values)
     # An earlier job may make the program.
-    request, profile = planned_request(ctx, values, starts=not after, there=real)
-    before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
+    request, profile = planned_request(ctx, values, starts=not named, there=real)
+    kind = scheduler(profile.site.scheduler)
+    before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
     name = ""
     if script is None:
         plan = make_plan(profile, request)
@@ -192,18 +198,30 @@ def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
-def _last_attempt(run: registry.Run, host: str) -> str:
-    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or not on `host`."""
-    if run.host != host:
-        raise HpclaunchError(f"--after {run.id}: that job runs on {run.host or 'this machine'}")
-    if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
+def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
+    """Return the ids to wait for: a run's, or `job` if it looks like one of `kind`. Raises HpclaunchError."""
+    try:
+        runs = registry.find([job])
+    except HpclaunchError as error:
+        if job and re.fullmatch(kind.ids[0], job, re.ASCII):
+            return [job]
+        others = kind.ids[1] and f"; jobs that are no runs of yours have ids like {kind.ids[1]}"
+        raise HpclaunchError(f"{option}: {error}{others}") from None
+    return [_last_attempt(option, run, kind, host) for run in runs]
+
+
+def _last_attempt(option: str, run: registry.Run, kind: Scheduler, host: str) -> str:
+    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or runs elsewhere."""
+    if (run.host, run.scheduler) != (host, kind.name):
+        raise HpclaunchError(f"{option} {run.id}: that job runs on {run.host or run.site}")
+    if run.max_attempts > 1 and kind.resubmits:
         if len(run.further_ids) < run.max_attempts - 1:
             raise HpclaunchError(
-                f"--after {run.id}: that run may continue in further jobs, whose ids are not known yet",
+                f"{option} {run.id}: that run may continue in further jobs, whose ids are not known yet",
                 f"use: hpclaunch wait {run.id} && hpclaunch submit ...",
             )
         return run.further_ids[-1]
-    return run.id
+    return run.folder if kind.here else run.id
 
 
 def show_remaining(plan: Plan, profile: Profile) -> None:

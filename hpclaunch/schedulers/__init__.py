@@ -51,12 +51,14 @@ class Scheduler:
     account_directive = ""  # charges a job to {account}
     array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
+    ids = "", ""  # a pattern of its jobs' ids, and examples; "" if all its jobs are ours
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
 
+        `after` has afterok:ID, afterany:ID and afternotok:ID, the words of Slurm and PBS for how a job must end first.
         `name` is the job's if the script has none. Raises SchedulerError with the scheduler's own words.
         """
         raise NotImplementedError
