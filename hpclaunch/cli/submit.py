@@ -1,5 +1,6 @@
 """The command submit, with the price before: what remains of the allocation, and the confirmation above a limit."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -14,14 +15,15 @@ from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
+from hpclaunch.cli.sweep import Jobs, planned, sweep_options, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.request import quote
+from hpclaunch.job.request import Request, quote
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
-from hpclaunch.runs import registry
-from hpclaunch.schedulers import scheduler
+from hpclaunch.runs import groups, registry
+from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
@@ -35,6 +37,8 @@ def _resume(ctx: click.Context, _param: click.Parameter, name: str | None) -> No
         ctx.exit()
 
 
+_AFTER = {"--after": "afterok", "--after-any": "afterany", "--after-failed": "afternotok"}
+_JOBS = JOB_IDS | {"multiple": True, "metavar": "JOB"}
 _HELP = "Go on with a submission by ssh that was interrupted."
 _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_value=False, is_eager=True, help=_HELP)
 
@@ -44,8 +48,11 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @yes_option
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait for the end; the exit code is the job's.")
 @click.option("--follow", is_flag=True, help="Show what the ranks write until then; implies --wait.")
-@click.option("--after", multiple=True, metavar="JOB", **JOB_IDS, help="Start once this job succeeded (repeatable).")
+@click.option("--after", **_JOBS, help="Start once this job succeeded (repeatable).")
+@click.option("--after-any", **_JOBS, help="Start once this job ended, in any way (repeatable).")
+@click.option("--after-failed", **_JOBS, help="Start once this job failed (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
+@sweep_options
 @click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
 @HOST
@@ -55,25 +62,50 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 def submit_command(
     ctx: click.Context,
     /,
-    yes: bool,
     wait_for_end: bool,
     follow: bool,
-    after: tuple[str, ...],
-    dry_run: bool,
-    script: Path | None,
-    as_json: bool,
-    quiet: bool,
     **values: Any,
 ) -> None:
     """Submit COMMAND as a job and print only the job's id.
 
     Without a COMMAND, a bundled workload.
     """
+    named = [(option, word, job) for option, word in _AFTER.items() for job in values.pop(option[2:].replace("-", "_"))]
+    for name in ("yes", "dry_run", "script", "as_json", "quiet"):  # read from ctx.params
+        del values[name]
+    jobs = take_jobs(values, ctx.obj and ctx.obj.jobs)
     host, below, real = _place(ctx, values)
+    if jobs and (host or ctx.params["script"]):
+        other, use = (f"--host {host}", "submit it there") if host else ("--script", "give it a COMMAND")
+        raise HpclaunchError(f"a sweep does not go with {other}; {use}")
     # An earlier job may make the program.
-    request, profile = planned_request(ctx, values, starts=not after, there=real)
-    before = [_last_attempt(run, host) for run in registry.find(after)] if after else []
-    name = ""
+    request, profile = planned_request(ctx, values, starts=not named, there=real, change=jobs.change if jobs else None)
+    kind = scheduler(profile.site.scheduler)
+    before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
+    if jobs:
+        runs = _submit_sweep(jobs, request, profile, before, ctx.params)
+    else:
+        runs = _submit(request, profile, before, (host, below), ctx.params)
+    if runs and (wait_for_end or follow):
+        from hpclaunch.cli.progress import Progress
+        from hpclaunch.cli.runs import wait
+
+        if follow:
+            from hpclaunch.runs import logs
+
+            for run in runs:
+                with Progress([run]) as progress:
+                    for line in logs.read(run, None, progress.look):
+                        progress.clear()
+                        echo(line, err=True)
+        raise SystemExit(wait(runs)[1])
+
+
+def _submit(
+    request: Request, profile: Profile, before: list[str], place: tuple[str, str], options: dict[str, Any]
+) -> list[registry.Run]:
+    """Submit one job, and return its run; none with --dry-run. Raises HpclaunchError."""
+    script, quiet, as_json, (host, below), name = options["script"], options["quiet"], options["as_json"], place, ""
     if script is None:
         plan = make_plan(profile, request)
         text = summarized(plan, quiet)
@@ -83,38 +115,48 @@ def submit_command(
         if request.command or request.workload:
             raise HpclaunchError("COMMAND, --workload and --script exclude each other: give one of them")
         text, plan, name = own.read(script, profile)
-    if dry_run:
+    if options["dry_run"]:
         click.echo(text.encode(errors="surrogateescape"), nl=False)
-        return
+        return []
     if script is None:
-        if not quiet and not host and at_terminal():
-            show_remaining(plan, profile)
-        confirm(plan, yes)
+        _agree(plan, profile, options, host)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
     if host:
         from hpclaunch.runs import remote
 
-        _show_files(plan, f"{host}:{below}", yes, quiet)
-        run = _go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)
-    else:
-        from hpclaunch.executors.script import ScriptExecutor
+        _show_files(plan, f"{host}:{below}", options["yes"], quiet)
+        return [_go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)]
+    from hpclaunch.executors.script import ScriptExecutor
 
-        # The id comes first: what fails after the scheduler's answer is a warning.
-        submitted = partial(_print_id, plan, Path(RUNS), as_json)
-        run = _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
-    if wait_for_end or follow:
-        from hpclaunch.cli.progress import Progress
-        from hpclaunch.cli.runs import wait
+    # The id comes first: what fails after the scheduler's answer is a warning.
+    submitted = partial(_print_id, plan, Path(RUNS), as_json)
+    return _warned(lambda: [ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run])
 
-        if follow:
-            from hpclaunch.runs import logs
 
-            with Progress([run]) as progress:
-                for line in logs.read(run, None, progress.look):
-                    progress.clear()
-                    echo(line, err=True)
-        raise SystemExit(wait([run])[1])
+def _submit_sweep(
+    jobs: Jobs, request: Request, profile: Profile, before: list[str], options: dict[str, Any]
+) -> list[registry.Run]:
+    """Submit the jobs of a sweep, and return their runs; none with --dry-run. Raises HpclaunchError."""
+    sweep = planned(jobs, profile, request, options["quiet"])
+    if options["dry_run"]:
+        if not sweep.array:
+            talk(f"the script of the first of {len(sweep.plans)} jobs; the others differ in their values only")
+        click.echo(sweep.scripts[0].encode(errors="surrogateescape"), nl=False)
+        return []
+    _agree(sweep.whole, profile, options)
+    submitted = (lambda _: None) if options["as_json"] else partial(_print_id, None, Path(RUNS), False)
+    runs = _warned(lambda: sweep.submit(before, submitted))
+    if options["as_json"]:
+        sweep.echo_json()
+    return runs
+
+
+def _agree(plan: Plan, profile: Profile, options: dict[str, Any], host: str = "") -> None:
+    """Show what remains of the allocation, and ask above a limit. Raises HpclaunchError if the answer is no."""
+    if not options["quiet"] and not host and at_terminal():
+        show_remaining(plan, profile)
+    confirm(plan, options["yes"])
 
 
 def _place(ctx: click.Context, values: dict[str, Any]) -> tuple[str, str, str]:
@@ -165,20 +207,20 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
 
     submitted = partial(_print_id, plan, folder / RUNS, as_json)
     try:
-        return _warned(lambda: remote.finish(folder, submitted, plan))
+        return _warned(lambda: [remote.finish(folder, submitted, plan)])[0]
     except KeyboardInterrupt:
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
 
 
-def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
+def _warned(submit: Callable[[], list[registry.Run]]) -> list[registry.Run]:
     """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        run = submit()
+        runs = submit()
     for warning in found:
         talk(f"warning: {warning.message}")
-    return run
+    return runs
 
 
 def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None:
@@ -192,18 +234,30 @@ def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
 
-def _last_attempt(run: registry.Run, host: str) -> str:
-    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or not on `host`."""
-    if run.host != host:
-        raise HpclaunchError(f"--after {run.id}: that job runs on {run.host or 'this machine'}")
-    if run.max_attempts > 1 and scheduler(run.scheduler).resubmits:
+def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
+    """Return the ids to wait for: a run's, or `job` if it looks like one of `kind`. Raises HpclaunchError."""
+    try:
+        runs = groups.runs([job])
+    except HpclaunchError as error:
+        if job and re.fullmatch(kind.ids[0], job, re.ASCII):
+            return [job]
+        others = kind.ids[1] and f"; jobs that are no runs of yours have ids like {kind.ids[1]}"
+        raise HpclaunchError(f"{option}: {error}{others}") from None
+    return [_last_attempt(option, run, kind, host) for run in runs]
+
+
+def _last_attempt(option: str, run: registry.Run, kind: Scheduler, host: str) -> str:
+    """Return the id of the last job of `run`. Raises HpclaunchError if it is not submitted yet, or runs elsewhere."""
+    if (run.host, run.scheduler) != (host, kind.name):
+        raise HpclaunchError(f"{option} {run.id}: that job runs on {run.host or run.site}")
+    if run.max_attempts > 1 and kind.resubmits:
         if len(run.further_ids) < run.max_attempts - 1:
             raise HpclaunchError(
-                f"--after {run.id}: that run may continue in further jobs, whose ids are not known yet",
+                f"{option} {run.id}: that run may continue in further jobs, whose ids are not known yet",
                 f"use: hpclaunch wait {run.id} && hpclaunch submit ...",
             )
         return run.further_ids[-1]
-    return run.id
+    return run.folder if kind.here else run.id
 
 
 def show_remaining(plan: Plan, profile: Profile) -> None:

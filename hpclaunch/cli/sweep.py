@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 from msgspec import structs
 
 from hpclaunch.cli.echo import echo_json, talk
+from hpclaunch.cli.options import FILE
 from hpclaunch.cli.requests import summarized
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.job import sweep
+from hpclaunch.job import sweep as sweeps
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import render
@@ -33,33 +34,55 @@ class Jobs(msgspec.Struct):
 
     def change(self, request: Request) -> Request:
         """Return the request of the first job, with all of them in it. Raises RequestError."""
-        return sweep.swept(request, self.values)
+        return sweeps.swept(request, self.values)
 
 
-def named(
-    settings: Sequence[str], file: Path | None, array: str | None, at_most: int | None, again: Jobs | None
-) -> Jobs | None:
-    """Return the jobs that the options name, or those of `rerun`; None without a sweep. Raises HpclaunchError."""
-    many = [option for option, value in {"--sweep": settings, "--sweep-file": file, "--array": array}.items() if value]
-    if again and many:
-        raise HpclaunchError(f"{many[0]} does not go with rerun: the sweep has its values; use hpclaunch submit")
+_OPTIONS = (
+    click.option("--sweep", multiple=True, metavar="NAME=VALUES", help="A job for each of V1,V2 or A..B (repeatable)."),
+    click.option("--sweep-file", type=FILE, help="A job for each row of a CSV; the first row has the names."),
+    click.option("--array", metavar="INDICES", help="A job for each of 0-9, 0-9:2 or 1,3,7."),
+    click.option("--at-most", type=click.IntRange(min=1), help="Jobs of the sweep that run at once.  [default: all]"),
+)
+
+
+def sweep_options(command: Any) -> Any:
+    """Add the options that make a sweep."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take_jobs(values: dict[str, Any], again: Jobs | None) -> Jobs | None:
+    """Return the jobs that the options name, which leave `values`, or those of `rerun`; None without a sweep.
+
+    Raises HpclaunchError.
+    """
+    options = {f"--{name.replace('_', '-')}": values.pop(name) for name in ("sweep", "sweep_file", "array")}
+    given = [option for option, value in options.items() if value not in (None, ())]
+    settings, file, array = options.values()
+    at_most = values.pop("at_most")
     if again:
-        again.at_most = at_most or again.at_most
-        return again
-    if array is not None and len(many) > 1:
-        raise HpclaunchError(f"--array and {many[0]} exclude each other: give one of them")
+        if given:
+            raise HpclaunchError(f"{given[0]} does not go with rerun: the sweep has its values; use hpclaunch submit")
+        return structs.replace(again, at_most=at_most or again.at_most)
     if array is not None:
-        return Jobs(sweep.indices(array), at_most)
-    if not many and at_most:
+        if given[1:]:
+            raise HpclaunchError(f"--array and {given[0]} exclude each other: give one of them")
+        return Jobs(sweeps.indices(array), at_most)
+    if at_most and not given:
         raise HpclaunchError(f"--at-most {at_most}: there is one job; use it with --sweep, --sweep-file or --array")
-    axes = [sweep.axis(one) for one in settings]
-    if file:
-        try:
-            with file.open(newline="", encoding="utf-8-sig") as rows:
-                axes.insert(0, sweep.table(str(file), list(csv.reader(rows, strict=True))))
-        except (OSError, ValueError, csv.Error) as error:
-            raise HpclaunchError(f"--sweep-file {file}: {getattr(error, 'strerror', None) or error}") from None
-    return Jobs(dict(sweep.product(axes)), at_most) if axes else None
+    axes = [*([_table(file)] if file else []), *map(sweeps.axis, settings)]
+    return Jobs(sweeps.product(axes), at_most) if axes else None
+
+
+def _table(file: Path) -> sweeps.Axis:
+    import csv  # only here: it takes time to import
+
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as rows:
+            return sweeps.table(str(file), list(csv.reader(rows, strict=True)))
+    except (OSError, ValueError, csv.Error) as error:
+        raise HpclaunchError(f"--sweep-file {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 class Sweep(msgspec.Struct):
@@ -71,7 +94,7 @@ class Sweep(msgspec.Struct):
     scripts: list[str]
     array: Plan | None
 
-    def submit(self, after: Mapping[str, Sequence[str]], submitted: Callable[[str], None]) -> list[Run]:
+    def submit(self, after: Sequence[str], submitted: Callable[[str], None]) -> list[Run]:
         """Submit all; `submitted` gets the sweep's id as soon as a job has its own. Raises SchedulerError."""
         request, of = self.whole.request, self.whole.request.sweep
         template = structs.replace(request, command=of.command, env=of.env, sweep=None) if of else request
@@ -104,14 +127,14 @@ class Sweep(msgspec.Struct):
 def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Sweep:
     """Return the sweep of a request; print its summary and the warnings. Raises RequestError if one job is refused."""
     whole = make_plan(profile, request)
-    if array := sweep.as_array(profile, whole, jobs.at_most):
+    if array := sweeps.as_array(profile, whole, jobs.at_most):
         script = summarized(array, quiet)
-        own = [sweep.element(request, number) for number in jobs.values]
+        own = [sweeps.element(request, number) for number in jobs.values]
         plans = [structs.replace(whole, request=one, command=one.command or whole.command) for one in own]
         return Sweep(jobs, whole, plans, [script], array)
     summarized(whole, quiet)
     index = "" if any(jobs.values.values()) else whole.scheduler.array_index
-    own = [structs.replace(sweep.element(request, number, index), max_cost=None) for number in jobs.values]
+    own = [structs.replace(sweeps.element(request, number, index), max_cost=None) for number in jobs.values]
     plans = [make_plan(profile, one) for one in own]
     if jobs.at_most:
         plans = list(map(groups.with_all_attempts, plans))

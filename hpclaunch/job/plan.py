@@ -267,6 +267,6 @@ class Plan(Resources, frozen=True, kw_only=True):
             f"{self.gpus} GPUs": self.gpus_per_node,
             f"{self.mem_gb} GB": self.mem_gb,
             f"walltime {attempts}{self.walltime}": queued and not self.run_id,
-            self.price: queued and self.price,
+            f"{self.price}{' in all' if jobs and self.cost else ''}": queued and self.price,
         }
         return ", ".join(text for text, told in parts.items() if told)

@@ -133,7 +133,7 @@ def runs(names: Sequence[str]) -> list[Run]:
 def submit(
     group: Group,
     jobs: Sequence[tuple[Element, Plan, str]],
-    after: Mapping[str, Sequence[str]] = {},
+    after: Sequence[str] = (),
     submitted: Callable[[Element], None] = lambda _: None,
 ) -> list[Run]:
     """Submit a job for each of these elements, with its plan and script; return the runs.
@@ -145,10 +145,9 @@ def submit(
     made: list[Run] = []
     ends: list[str] = []
     for element, plan, script in jobs:
-        before = ends[-group.at_most :][:1] if group.at_most and len(ends) >= group.at_most else []
-        chained = {**after, "afterany": [*after.get("afterany", ()), *before]} if before else after
+        earlier = len(ends) - (group.at_most or len(jobs))
         try:
-            ids = hand_over(plan, script, chained)
+            ids = hand_over(plan, script, [*after, *([f"afterany:{ends[earlier]}"] if earlier >= 0 else [])])
         except SchedulerError as error:
             if not any(one.ids for one in group.elements):
                 _file(group).unlink()
@@ -170,7 +169,7 @@ def submit_array(
     plans: Sequence[Plan],
     array: Plan,
     script: str,
-    after: Mapping[str, Sequence[str]] = {},
+    after: Sequence[str] = (),
     submitted: Callable[[Element], None] = lambda _: None,
 ) -> list[Run]:
     """Submit an array of these elements, each with its plan; return the runs. A new group gets the array's id.

@@ -53,12 +53,14 @@ class Scheduler:
     array_lists = False  # the indices may be a list, as 1,3,7
     array_index = "SLURM_ARRAY_TASK_ID"  # holds a job's index; without arrays as Slurm's, for programs that read it
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
+    ids = "", ""  # a pattern of its jobs' ids, and examples; "" if all its jobs are ours
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
 
+        `after` has afterok:ID, afterany:ID and afternotok:ID, the words of Slurm and PBS for how a job must end first.
         `name` is the job's if the script has none. Raises SchedulerError with the scheduler's own words.
         """
         raise NotImplementedError

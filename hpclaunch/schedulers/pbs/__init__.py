@@ -34,13 +34,14 @@ class Pbs(Scheduler):
     account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
     array_index = "PBS_ARRAY_INDEX"
+    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "123, 123.server, 123[] or 123[4].server"
     needs = ("qsub", "qstat", "qdel")
 
     states = staticmethod(states)
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through qsub's stdin, so that no file is left if it is refused."""
-        options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+        options = ["-W", f"depend={','.join(after)}"] if after else []
         return _qsub(script, *options, *(["-N", name] if name else []))
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:

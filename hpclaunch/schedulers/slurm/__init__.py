@@ -41,6 +41,7 @@ class Slurm(Scheduler):
     array_directives = ("--array={}",)
     array_lists = True
     signal_directive = "--signal=USR2@90"
+    ids = r"\d+(_\d+)?", "123 or 123_4"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
     useful = ("sacct", "sacctmgr")
 
@@ -57,7 +58,7 @@ class Slurm(Scheduler):
                 f"{Path.cwd()}: Slurm expands % and \\ in the path of a job's output, and the job dies",
                 "submit from a folder without % and \\ in its path",
             )
-        options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
+        options = [f"--dependency={','.join(after)}"] if after else []
         options += [f"--job-name={name}"] if name else []
         answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
         if not answer:
