@@ -27,7 +27,7 @@ def read(folder: Path) -> dict[str, float | str]:
         with newest.open(newline="", errors="replace") as file:
             for row in csv.DictReader(file):
                 last |= {name: value for name, value in row.items() if name and value}
-    return {name: _number(value) for name, value in last.items()}
+    return {name: number(value) for name, value in last.items()}
 
 
 def _tables(folder: Path, levels: int) -> Iterator[Path]:
@@ -39,7 +39,8 @@ def _tables(folder: Path, levels: int) -> Iterator[Path]:
             yield from _tables(path, levels - 1)
 
 
-def _number(text: str) -> float | str:
+def number(text: str) -> float | str:
+    """Return the number that a text is, or the text."""
     try:
         return float(text)
     except ValueError:
