@@ -27,11 +27,19 @@ class Cost(Struct, frozen=True):
 
 
 def job_cost(
-    charge: Charge | None, *, nodes: int, gpus: int, cpus: int, mem_gb: float, seconds: int, attempts: int = 1
+    charge: Charge | None,
+    *,
+    nodes: int,
+    gpus: int,
+    cpus: int,
+    mem_gb: float,
+    seconds: int,
+    attempts: int = 1,
+    jobs: int = 1,
 ) -> Cost | None:
-    """Return the cost of a job of so many seconds in each attempt, or None without a charge: free, or not known.
+    """Return the cost of jobs of so many seconds in each attempt, or None without a charge: free, or not known.
 
-    `gpus`, `cpus` and `mem_gb` are what the whole job occupies.
+    `gpus`, `cpus` and `mem_gb` are what one job occupies as a whole.
     """
     if charge is None:
         return None
@@ -39,11 +47,12 @@ def job_cost(
     texts = ", ".join(text for _, text in units.values())
     factors = [
         f"{charge.rate:g} {charge.unit}" if charge.rate != 1 else "",
+        f"{jobs} jobs" if jobs > 1 else "",
         f"{attempts} attempts" if attempts > 1 else "",
         f"{seconds / 3600:.6g} h",
         f"max({texts})" if len(units) > 1 else texts,
     ]
-    amount = round(charge.rate * max(number for number, _ in units.values()) * attempts * seconds / 3600, 2)
+    amount = round(charge.rate * max(number for number, _ in units.values()) * jobs * attempts * seconds / 3600, 2)
     return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
 
 

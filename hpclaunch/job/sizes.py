@@ -212,6 +212,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         mem_gb=nodes * (mem or 0),
         seconds=seconds,
         attempts=max_attempts,
+        jobs=len(request.sweep.elements) if request.sweep else 1,
     )
     job_name = sizes.given("job_name", "request.job_name")
     if job_name is None:

@@ -40,7 +40,7 @@ class Element(msgspec.Struct):
 class Group(msgspec.Struct, kw_only=True):
     """Elements that were submitted as one; `request` makes an element's with its values, `at_most` run at once.
 
-    The id of one that is an array is the array's. `submitted` is in seconds since 1970.
+    The id of an array's group is the array's. `submitted` is in seconds since 1970.
     """
 
     id: str
@@ -85,10 +85,10 @@ def newest_first() -> list[Group]:
     return sorted(found, key=lambda group: -group.submitted)
 
 
-def find(name: str, of_run: bool = False) -> tuple[Group, list[Element]] | None:
+def find(name: str, site: str = "") -> tuple[Group, list[Element]] | None:
     """Return the group of this name and those of its elements that are meant; None if there is none.
 
-    GROUP is all of them, GROUP:NUMBER one; with `of_run` the id of an element's run is that element. An id may be
+    GROUP is all of them, GROUP:NUMBER one; with `site` the id of an element's run there is that element. An id may be
     shortened to the part before its first dot or bracket. Raises HpclaunchError for an unknown number.
     """
     whole, _, number = name.rpartition(":")
@@ -97,28 +97,37 @@ def find(name: str, of_run: bool = False) -> tuple[Group, list[Element]] | None:
         if name in names:
             return group, group.elements
         for element in group.elements:
-            ids = {one for run_id in element.ids for one in (run_id, run_id.split(".")[0])} if of_run else ()
-            if name in ids or (whole in names and number == str(element.number)):
+            if (site == group.site and name in element.ids) or (whole in names and number == str(element.number)):
                 return group, [element]
         if whole in names:
             raise HpclaunchError(f"{name}: {whole} has no element {number!r}; `hpclaunch status {whole}` lists them")
     return None
 
 
-def runs(names: Iterable[str]) -> list[Run]:
+def runs_of(group: Group, elements: Iterable[Element]) -> dict[int, Run]:
+    """Return the newest run of each of these elements that is submitted, by their numbers."""
+    known = {run.id: run for run in reversed(registry.newest_first()) if run.site == group.site}
+    ids = {element.number: element.ids[-1] for element in elements if element.ids}
+    there = {run_id: run for run_id in ids.values() if (run := known.get(run_id)) and run.path.is_dir()}
+    return {number: there.get(run_id) or registry.find([run_id])[0] for number, run_id in ids.items()}
+
+
+def runs(names: Sequence[str]) -> list[Run]:
     """Return the runs of these names as `registry.find` does, of a group the newest of each element.
 
-    Raises HpclaunchError for an unknown name, and for a group of which nothing is submitted.
+    Without a name it is the newest run, with the group that it is of. Raises HpclaunchError for an unknown name, and
+    for a group of which nothing is submitted.
     """
-    ids: list[str] = []
-    names = list(names)
-    for name in names:
-        found = find(name)
-        mine = [element.ids[-1] for element in found[1] if element.ids] if found else [name]
-        if not mine:
-            raise HpclaunchError(f"{name} is not submitted; use: hpclaunch rerun {name} --failed")
-        ids += mine
-    return registry.find(ids)
+    if not names:
+        (newest,) = registry.find([])
+        found = find(newest.id, newest.site)
+        return list(runs_of(found[0], found[0].elements).values()) if found else [newest]
+    of_groups = {name: list(runs_of(*found).values()) for name in names if (found := find(name))}
+    if none := next((name for name, mine in of_groups.items() if not mine), None):
+        raise HpclaunchError(f"{none} is not submitted; use: hpclaunch rerun {none} --failed")
+    plain = [name for name in names if name not in of_groups]
+    of_groups |= dict(zip(plain, ([run] for run in registry.find(plain)), strict=True)) if plain else {}
+    return [run for name in names for run in of_groups[name]]
 
 
 def submit(
@@ -149,13 +158,42 @@ def submit(
             raise SchedulerError(*str(error).splitlines(), text) from None
         element.ids.append(ids[0])
         submitted(element)
-        try:
-            register(group)
-        except OSError as error:
-            warnings.warn(f"job {ids[0]} is submitted, but {_file(group)}: {error.strerror}", stacklevel=2)
+        _update(group)
         made.append(note(plan.about, plan.hidden(), script, ids))
         ends.append(ids[-1])
     return made
+
+
+def submit_array(
+    group: Group,
+    elements: Sequence[Element],
+    plans: Sequence[Plan],
+    array: Plan,
+    script: str,
+    after: Mapping[str, Sequence[str]] = {},
+    submitted: Callable[[Element], None] = lambda _: None,
+) -> list[Run]:
+    """Submit an array of these elements, each with its plan; return the runs. A new group gets the array's id.
+
+    `submitted` gets the first element as soon as all have their ids. Raises SchedulerError.
+    """
+    (array_id,) = hand_over(array, script, after)
+    if not any(element.ids for element in group.elements):
+        group.id = array_id
+    ids = array.scheduler.array_ids(array_id, [element.number for element in elements])
+    for element, run_id in zip(elements, ids, strict=True):
+        element.ids.append(run_id)
+    submitted(elements[0])
+    _update(group)
+    return [note(plan.about, plan.hidden(), script, [run_id]) for plan, run_id in zip(plans, ids, strict=True)]
+
+
+def _update(group: Group) -> None:
+    try:
+        register(group)
+    except OSError as error:
+        text = f"jobs of {group.id} are submitted, but {_file(group)} cannot be written: {error.strerror}"
+        warnings.warn(text, stacklevel=3)
 
 
 def with_all_attempts(plan: Plan) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from glob import escape
 from pathlib import Path
 from shlex import split
@@ -39,6 +39,7 @@ class Slurm(Scheduler):
     interactive_names = frozenset({"bash", "interactive"})
     account_directive = "--account={account}"
     array_directives = ("--array={}",)
+    array_lists = True
     signal_directive = "--signal=USR2@90"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
     useful = ("sacct", "sacctmgr")
@@ -93,9 +94,9 @@ class Slurm(Scheduler):
                 return path
         return next(iter(sorted(job.submitted_from.glob(f"*[_-]{escape(job.id)}.out"))), None)
 
-    def array_ids(self, array: str, count: int) -> list[str]:
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
         """Return ARRAY_INDEX for each job."""
-        return [f"{array}_{index}" for index in range(count)]
+        return [f"{array}_{index}" for index in indices]
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Read what Slurm sets in the environment of a step, a job script or salloc's shell."""
