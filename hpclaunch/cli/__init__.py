@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "check.check_command",
     "run": "launch.run_command",
     "submit": "submit.submit_command",
+    "scale": "scale.scale_command",
     "rerun": "rerun.rerun_command",
     "launch": "launch.launch_command",
     "shell": "shell.shell_command",

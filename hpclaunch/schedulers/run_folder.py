@@ -48,6 +48,7 @@ UNFIT = "node-{}.unfit"  # HOST REASON; read by node 0 and, on Slurm, by the scr
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
 NODE_LOG, NODE_ERR = "node-{}.log", "node-{}.err"  # what a node's launcher wrote; with lightning, all of its ranks
 NODE_FOLDER = "node-{}"
+METRICS = "metrics.json"  # what the program measured, if it writes that; read by results and scale
 
 # Written by the process that runs a script in the background on this machine.
 STARTED = "started"  # empty, once the runs before it have ended; read by status

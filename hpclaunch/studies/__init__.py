@@ -1,0 +1,1 @@
+"""What several runs together say."""
