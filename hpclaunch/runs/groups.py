@@ -50,6 +50,7 @@ class Group(msgspec.Struct, kw_only=True):
     elements: list[Element]
     request: dict[str, Any] = {}
     at_most: int | None = None
+    about: dict[str, Any] = {}  # what else is known of one of its kind
 
     @property
     def names(self) -> list[str]:
