@@ -12,15 +12,15 @@ from statistics import median
 from hpclaunch.runs import metrics
 from hpclaunch.runs.groups import Group
 from hpclaunch.runs.registry import Run
+from hpclaunch.runs.scaling import Scaling, Size
 from hpclaunch.schedulers import Key, run_folder
 from hpclaunch.schedulers.job import COMPLETED, State
-from hpclaunch.studies.scaling import Scaling, Size
 
 # As programs name them: samples_per_second, train|global/samples_per_sec, img/s, train_tokens_per_second, throughput.
 _RATE = r"(samples?|images?|imgs?|examples?|tokens?|items?)[ _]?(/|per)[ _]?s(ec(ond)?s?)?|throughput"
 _EPOCH = r"epoch[ _](seconds|time)|(seconds|time)[ _]per[ _]epoch"
 _SAMPLES = r"(samples|images)[ _]per[ _]epoch"
-_LOGS = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
+_LOGS = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)  # may have rank 0's
 
 
 def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metric: str = "") -> Scaling:
@@ -28,13 +28,11 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
     place, date = f"{group.site} {runs[0].partition}", time.strftime("%Y-%m-%d", time.localtime(group.submitted))
     study = Scaling(id=group.id, place=place, weak=group.about["weak"], date=date)
     metric = metric or group.about["metric"]
+    none = f"rank 0's log has no number by {metric!r}" if metric else "no samples/s in its metrics; use --metric"
     for run in runs:
         found, word = metrics.read(run.path), states[run.site, run.id].word
         rate = _logged(run, metric) if metric else _named(_RATE, found)
         if word != COMPLETED or not rate:
-            none = (
-                f"rank 0's log has no number by {metric!r}" if metric else "its metrics have no samples/s; use --metric"
-            )
             study.left_out[run.id] = f"{run.nodes} nodes: {none if word == COMPLETED else word}"
             continue
         size = Size(nodes=run.nodes, ranks=run.nodes * run.tasks_per_node, job=run.id, samples_per_second=rate)
@@ -53,7 +51,7 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
 
 def _named(pattern: str, found: Mapping[str, float | str]) -> float | None:
     """Return the positive number whose name fits: of all ranks rather than of one, and not of a validation."""
-    names = [name for name in found if re.fullmatch(rf"(?i)(?!.*(val|test))(.*[\W_])?({pattern})", name)]
+    names = [name for name in found if re.fullmatch(rf"(?i)(?!(.*[\W_])?(e?val|test))(.*[\W_])?({pattern})", name)]
     numbers = [found[name] for name in sorted(names, key=lambda name: "global" not in name)]
     return next((one for one in numbers if isinstance(one, int | float) and 0 < one < float("inf")), None)
 

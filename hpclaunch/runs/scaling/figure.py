@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-from hpclaunch.studies.scaling import GOOD, Scaling, speed_up
+from hpclaunch.runs.scaling import GOOD, Scaling
 
 # Of each study. The colours differ for the colour-blind too (Okabe and Ito, https://jfly.uni-koeln.de/color).
 _LOOKS: tuple[dict[str, Any], ...] = (
@@ -27,7 +27,17 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
         figure = Figure(figsize=(6.8, 3.3), layout="constrained")
         gain, efficiency = figure.subplots(1, 2)
         for i, study in enumerate(studies):
-            _curve(gain, efficiency, study, _LOOKS[i % 2], study.sizes[0].samples_per_second if studies[1:] else 1)
+            sizes, first, last = study.sizes, study.sizes[0].nodes, study.sizes[-1].nodes
+            nodes, unit = [size.nodes for size in sizes], sizes[0].samples_per_second if studies[1:] else 1
+            points, line = _LOOKS[i % 2] | {"linestyle": "none"}, _LOOKS[i % 2] | {"marker": ""}
+            gain.plot([], [], **_LOOKS[i % 2], label=study.place)
+            gain.plot([first, last], [unit, unit * last / first], **_IDEAL)
+            gain.plot(nodes, [unit * size.speed_up for size in sizes], **points)
+            efficiency.plot(nodes, [100 * size.efficiency for size in sizes], **points)
+            if study.serial_fraction is not None:
+                dense = [(last / first) ** (i / 64) for i in range(65)]
+                gain.plot([n * first for n in dense], [unit * study.fitted(n) for n in dense], **line)
+                efficiency.plot([n * first for n in dense], [100 * study.fitted(n) / n for n in dense], **line)
         gain.plot([], [], **_IDEAL, label="ideal")
         gain.legend(frameon=False)
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
@@ -37,23 +47,9 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
         for axes in (gain, efficiency):
             axes.set(xlabel="nodes", xscale="log")
             axes.set_xticks(sorted({size.nodes for study in studies for size in study.sizes}))
+            axes.minorticks_off()
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
-            axes.minorticks_off()
         figure.supxlabel("\n".join(study.caption for study in studies), fontsize=6.5, color="0.3")
         for path in paths:
             figure.savefig(path, dpi=300, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def _curve(gain: Any, efficiency: Any, study: Scaling, look: dict[str, Any], unit: float) -> None:
-    """Draw one study: its ideal, the fit as a line, the measured sizes as points. `unit` is the smallest's value."""
-    nodes, serial = [size.nodes for size in study.sizes], study.serial_fraction
-    points, line = look | {"linestyle": "none"}, look | {"marker": ""}
-    gain.plot([], [], **look, label=study.place)
-    gain.plot([nodes[0], nodes[-1]], [unit, unit * nodes[-1] / nodes[0]], **_IDEAL)
-    gain.plot(nodes, [unit * size.speed_up for size in study.sizes], **points)
-    efficiency.plot(nodes, [100 * size.efficiency for size in study.sizes], **points)
-    if serial is not None:
-        dense = [(n, speed_up(n, serial, study.weak)) for n in ((nodes[-1] / nodes[0]) ** (i / 64) for i in range(65))]
-        gain.plot([n * nodes[0] for n, _ in dense], [unit * one for _, one in dense], **line)
-        efficiency.plot([n * nodes[0] for n, _ in dense], [100 * one / n for n, one in dense], **line)
