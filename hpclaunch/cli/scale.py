@@ -19,12 +19,8 @@ from hpclaunch.cli.sweep import Jobs, Sweep
 from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import Cost
-from hpclaunch.profile.search import Profile
 from hpclaunch.runs import groups
 from hpclaunch.runs.scaling import measure
-
-_EXAMPLES = "scale -N 1,2,4,8 -t 20m -- python train.py\nscale scale-20260131-235900-1a2b"
-_HEADER = ("NODES", "RANKS", "SAMPLES/S", "SPEED-UP", "EFFICIENCY", "EPOCH", "PRICE", "JOB")
 
 
 def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[int]:
@@ -33,7 +29,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
     return sorted({int(word) for word in text.split(",") if word})
 
 
-@job_command("scale", epilog=_EXAMPLES, without="nodes")
+@job_command("scale", epilog="scale -N 1,2,4,8 -t 20m -- python train.py\nscale --json", without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
 @click.option("--weak/--strong", help="Work grows with the nodes, or is always the same.  [default: strong]")
 @click.option("--metric", type=_pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
@@ -52,36 +48,30 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
     """
     own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
     words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
-    if nodes:
-        jobs = Jobs({number: {"nodes": number} for number in nodes}, own["at_most"])
-        study, profile = _planned(ctx, jobs, values, own["quiet"])
-        jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
-        submit_sweep(study, profile, [], ctx.params)
-    elif any(word.startswith("-") for word in words):  # options may follow the ids
+    if not nodes and any(word.startswith("-") for word in words):  # options may follow the ids
         with ctx.command.make_context("scale", [*words], ctx, allow_interspersed_args=True, default_map=own) as inner:
             ctx.command.invoke(inner)
-    else:
+        return
+    if not nodes:
         _show(words, metric, own["as_json"])
-
-
-def _planned(ctx: click.Context, jobs: Jobs, values: dict[str, Any], quiet: bool) -> tuple[Sweep, Profile]:
-    """Return a study's jobs, with the price of all, and the site; print their summaries. Raises HpclaunchError."""
+        return
     request, profile = planned_request(ctx, values, starts=True)
-    plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in jobs.values]
-    jobs.at_most = jobs.at_most or (1 if plans[0].scheduler.here else None)  # they would slow each other down
+    plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
     if len(names := {plan.partition_name for plan in plans}) > 1:
         raise HpclaunchError(f"these sizes run in several partitions, {', '.join(sorted(names))}; use --partition")
-    # Most warnings are of every size: those of the largest are enough.
+    most = own["at_most"] or (1 if plans[0].scheduler.here else None)  # here they would slow each other down
+    plans = [groups.with_all_attempts(plan) for plan in plans] if most else plans
     plans = [structs.replace(plan, warnings=plan.warnings if plan is plans[-1] else []) for plan in plans]
-    plans = [groups.with_all_attempts(plan) for plan in plans] if jobs.at_most else plans
-    scripts, whole = [summarized(plan, quiet) for plan in plans], plans[-1]
+    scripts, whole = [summarized(plan, own["quiet"]) for plan in plans], plans[-1]
     if costs := [plan.cost for plan in plans if plan.cost]:
         cost = Cost(round(sum(one.amount for one in costs), 2), costs[0].unit, " + ".join(map(str, costs)))
         whole = structs.replace(whole, cost=cost)
         if request.max_cost is not None and cost.amount > request.max_cost:
             raise HpclaunchError(f"all jobs may cost {cost.explained}, above the limit of {request.max_cost:g}")
         talk(f"all jobs: {whole.price}")
-    return Sweep(jobs, whole, plans, scripts, None), profile
+    jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
+    jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
+    submit_sweep(Sweep(jobs, whole, plans, scripts, None), profile, [], ctx.params)
 
 
 def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
@@ -109,15 +99,15 @@ def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
             gain = f"{size.samples_per_second:,.1f}", f"{size.speed_up:.2f}", f"{100 * size.efficiency:.0f} %"
             rows.append((size.nodes, size.ranks, *gain, epoch, price, size.job))
         echo(study.caption)
-        echo_table(_HEADER, rows)
+        echo_table(("NODES", "RANKS", "SAMPLES/S", "SPEED-UP", "EFFICIENCY", "EPOCH", "PRICE", "JOB"), rows)
         echo("within 80 % efficiency: " + ", ".join(f"{counted(n, 'node')} {what}" for what, n in study.choice.items()))
     table = [{"study": one.id, "place": one.place, **to_builtins(size)} for one in studies for size in one.sizes]
     with Path("scaling.csv").open("w", newline="") as file:
         csv.writer(file).writerows([table[0], *(row.values() for row in table)])
     try:
         from hpclaunch.runs.scaling import figure
+
+        figure.draw(studies)
+        talk("scaling.csv, scaling.svg and scaling.png are written")
     except ImportError as error:
         talk(f"scaling.csv is written, but no picture: {error}; use: pip install 'hpclaunch[plot]'")
-        return
-    figure.draw(studies, [Path("scaling.svg"), Path("scaling.png")])
-    talk("scaling.csv, scaling.svg and scaling.png are written")

@@ -38,20 +38,17 @@ class Scaling(Struct, kw_only=True):
     serial_fraction: float | None = None
 
     def compare(self) -> None:
-        """Fill in what follows from samples/s.
-
-        Amdahl's law is linear in the fraction as the time 1 / speed-up, Gustafson's as the speed-up, so that the least
-        squares are a quotient of two sums.
-        """
+        """Fill in what follows from samples/s."""
         self.sizes.sort(key=lambda size: size.nodes)
         for size in self.sizes:
             size.speed_up = size.samples_per_second / self.sizes[0].samples_per_second
             size.efficiency = size.speed_up * self.sizes[0].nodes / size.nodes
         gains = [(size.nodes / self.sizes[0].nodes, size.speed_up) for size in self.sizes[1:]]
+        # Least squares: Gustafson's law is linear in s as a speed-up, Amdahl's as a time.
         terms = [(n - 1, n - gain) if self.weak else (1 - 1 / n, 1 / gain - 1 / n) for n, gain in gains]
         if terms:
-            best = sum(x * y for x, y in terms) / sum(x * x for x, _ in terms)
-            self.serial_fraction = min(max(best, 0.0), 1.0)
+            s = sum(x * y for x, y in terms) / sum(x * x for x, _ in terms)
+            self.serial_fraction = min(max(s, 0.0), 1.0)
 
     def fitted(self, n: float) -> float:
         """Return the speed-up on n times the smallest size: 1 / (s + (1 - s) / n), in weak scaling n - s (n - 1)."""

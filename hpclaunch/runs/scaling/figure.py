@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -21,8 +20,8 @@ _IDEAL: dict[str, Any] = {"color": "0.5", "linestyle": (0, (4, 3)), "linewidth":
 _SETTINGS: Any = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hpclaunch"}
 
 
-def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
-    """Draw speed-up, of several studies samples/s, and efficiency against nodes, into files of these names."""
+def draw(studies: Sequence[Scaling]) -> None:
+    """Draw speed-up, of several studies samples/s, and efficiency against nodes: scaling.svg and scaling.png, here."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(6.8, 3.3), layout="constrained")
         gain, efficiency = figure.subplots(1, 2)
@@ -31,14 +30,13 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
             nodes, unit = [size.nodes for size in sizes], sizes[0].samples_per_second if studies[1:] else 1
             points, line = _LOOKS[i % 2] | {"linestyle": "none"}, _LOOKS[i % 2] | {"marker": ""}
             gain.plot([], [], **_LOOKS[i % 2], label=study.place)
-            gain.plot([first, last], [unit, unit * last / first], **_IDEAL)
+            gain.plot([first, last], [unit, unit * last / first], **_IDEAL, label="" if i else "ideal")
             gain.plot(nodes, [unit * size.speed_up for size in sizes], **points)
             efficiency.plot(nodes, [100 * size.efficiency for size in sizes], **points)
             if study.serial_fraction is not None:
                 dense = [(last / first) ** (i / 64) for i in range(65)]
                 gain.plot([n * first for n in dense], [unit * study.fitted(n) for n in dense], **line)
                 efficiency.plot([n * first for n in dense], [100 * study.fitted(n) / n for n in dense], **line)
-        gain.plot([], [], **_IDEAL, label="ideal")
         gain.legend(frameon=False)
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
         gain.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if studies[1:] else LogLocator(2))
@@ -51,5 +49,5 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
         figure.supxlabel("\n".join(study.caption for study in studies), fontsize=6.5, color="0.3")
-        for path in paths:
-            figure.savefig(path, dpi=300, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig("scaling.svg", metadata={"Date": None})
+        figure.savefig("scaling.png", dpi=300)

@@ -32,19 +32,18 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
     for run in runs:
         found, word = metrics.read(run.path), states[run.site, run.id].word
         rate = _logged(run, metric) if metric else _named(_RATE, found)
-        if word != COMPLETED or not rate:
+        if word == COMPLETED and rate:
+            size = Size(nodes=run.nodes, ranks=run.nodes * run.tasks_per_node, job=run.id, samples_per_second=rate)
+            size.epoch_seconds = _named(_EPOCH, found) or (_named(_SAMPLES, found) or 0) / rate or None
+            with suppress(OSError, ValueError, LookupError, TypeError):  # no price, no epoch
+                plan = json.loads((run.path / run_folder.PLAN).read_bytes())
+                study.unit, seconds = plan["cost"]["unit"], plan["seconds"] * plan["max_attempts"]
+                size.epoch_price = plan["cost"]["amount"] / seconds * size.epoch_seconds
+            study.sizes.append(size)
+            packages = run_folder.read(run.path, run_folder.PACKAGES) or ""
+            study.versions |= dict(re.findall(r"(?m)^(torch|pytorch-lightning|lightning)==(\S+)", packages))
+        else:
             study.left_out[run.id] = f"{run.nodes} nodes: {none if word == COMPLETED else word}"
-            continue
-        size = Size(nodes=run.nodes, ranks=run.nodes * run.tasks_per_node, job=run.id, samples_per_second=rate)
-        size.epoch_seconds = _named(_EPOCH, found) or (_named(_SAMPLES, found) or 0) / rate or None
-        with suppress(OSError, ValueError, LookupError, TypeError):  # no price, no epoch
-            plan = json.loads((run.path / run_folder.PLAN).read_bytes())
-            study.unit, seconds = plan["cost"]["unit"], plan["seconds"] * plan["max_attempts"]
-            size.epoch_price = plan["cost"]["amount"] / seconds * size.epoch_seconds
-        study.sizes.append(size)
-        for line in (run_folder.read(run.path, run_folder.PACKAGES) or "").split():
-            name, _, version = line.partition("==")
-            study.versions |= {name: version} if name in ("torch", "pytorch-lightning", "lightning") else {}
     study.compare()
     return study
 
@@ -60,7 +59,7 @@ def _logged(run: Run, metric: str) -> float | None:
     """Return the median of the last half of the numbers that an expression's group finds in what rank 0 wrote."""
     for path in (path for name in _LOGS for path in run_folder.logs(run.path, name, 0).values()):
         found = re.finditer(metric, path.read_text(errors="replace"), re.MULTILINE)
-        values = [metrics.number((match[min(1, match.re.groups)] or "").replace(",", "")) for match in found]
-        if numbers := [one for one in values if isinstance(one, float) and 0 < one < float("inf")]:
+        words = [(match[min(1, match.re.groups)] or "").replace(",", "") for match in found]
+        if numbers := [float(word) for word in words if metrics.NUMBER.fullmatch(word) and float(word) > 0]:
             return median(numbers[len(numbers) // 2 :])
     return None
