@@ -13,13 +13,15 @@ from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, echo_table, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, job_command
 from hpclaunch.cli.requests import planned_request, quiet_option, summarized
-from hpclaunch.cli.runs import pattern
-from hpclaunch.cli.submit import confirm, show_remaining, warned, yes_option
+from hpclaunch.cli.runs import _pattern
+from hpclaunch.cli.submit import submit_sweep, yes_option
+from hpclaunch.cli.sweep import Jobs, Sweep
 from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import Cost
+from hpclaunch.job.plan import Plan
 from hpclaunch.runs import groups
-from hpclaunch.schedulers import walltime
+from hpclaunch.studies import measure
 
 _EXAMPLES = "scale -N 1,2,4,8 -t 20m -- python train.py\nscale scale-20260131-235900-1a2b"
 _HEADER = ("NODES", "RANKS", "SAMPLES/S", "SPEED-UP", "EFFICIENCY", "EPOCH", "PRICE", "JOB")
@@ -34,7 +36,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 @job_command("scale", epilog=_EXAMPLES, without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
 @click.option("--weak/--strong", help="Work grows with the nodes, or is always the same.  [default: strong]")
-@click.option("--metric", type=pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
+@click.option("--metric", type=_pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
 @click.option("--output", "-o", type=FILE, default=Path(), help="Folder for scaling.csv, scaling.svg, scaling.png.")
 @CONFIRM_ABOVE
@@ -42,53 +44,86 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 @click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
 @json_option
 @quiet_option
-def scale_command(
-    ctx: click.Context, /, nodes: list[int], output: Path, metric: re.Pattern[str] | None, as_json: bool, **values: Any
-) -> None:
+def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> None:
     """Submit COMMAND on each number of --nodes, or show what that measured.
 
     The first prints the id of the study. Without --nodes, in place of COMMAND are the ids of studies, by default the
     newest; those of their jobs that have ended are compared, and drawn in one picture. --strong: the command does the
     same work on any number of nodes. --weak: each rank does; the program reads WORLD_SIZE.
     """
-    names, text = values["command"], metric.pattern if metric else ""
+    own = {
+        name: values.pop(name) for name in ("weak", "metric", "at_most", "output", "yes", "dry_run", "as_json", "quiet")
+    }
+    metric = own["metric"].pattern if own["metric"] else ""
     if nodes:
-        _submit(ctx, nodes, {"weak": values.pop("weak"), "metric": text}, as_json, values)
-    elif any(name.startswith("-") for name in names):  # options may follow the ids
-        again = {"output": output, "metric": text or None, "as_json": as_json}
-        with ctx.command.make_context("scale", [*names], ctx, allow_interspersed_args=True, default_map=again) as inner:
+        request, profile = planned_request(ctx, values, starts=True)
+        plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
+        jobs = Jobs(
+            {number: {"nodes": number} for number in nodes}, own["at_most"] or (1 if plans[0].scheduler.here else None)
+        )
+        jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
+        submit_sweep(_study(jobs, plans, own["quiet"]), profile, [], ctx.params)
+    elif any(word.startswith("-") for word in values["command"]):  # options may follow the ids
+        with ctx.command.make_context(
+            "scale", [*values["command"]], ctx, allow_interspersed_args=True, default_map=own
+        ) as inner:
             ctx.command.invoke(inner)
     else:
-        _show(names, text, output, as_json)
+        _show(values["command"], metric, own["output"], own["as_json"])
 
 
-def _submit(
-    ctx: click.Context, nodes: list[int], about: dict[str, Any], as_json: bool, values: dict[str, Any]
-) -> None:
-    """Check all plans, say what they cost, submit a job for each size and print the study's id."""
-    yes, dry_run, quiet, at_most = (values.pop(name) for name in ("yes", "dry_run", "quiet", "at_most"))
-    request, profile = planned_request(ctx, values, starts=True)
-    plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
+def _study(jobs: Jobs, plans: list[Plan], quiet: bool) -> Sweep:
+    """Return the jobs with the price of all; print their summaries. Raises HpclaunchError for too high a price."""
     if len(names := {plan.partition_name for plan in plans}) > 1:
         raise HpclaunchError(f"these sizes run in several partitions, {', '.join(sorted(names))}; use --partition")
-    if costs := [plan.cost for plan in plans if plan.cost]:
-        total = Cost(round(sum(one.amount for one in costs), 2), costs[0].unit, " + ".join(map(str, costs)))
-        if total.amount > (request.max_cost or total.amount):
-            raise HpclaunchError(f"all jobs may cost {total.explained}, above the limit of {request.max_cost:g}")
-    plans = [structs.replace(plan, warnings=plan.warnings if plan is plans[-1] else []) for plan in plans]
-    scripts = [summarized(plan, quiet) for plan in plans]
-    if dry_run:
-        click.echo("\n".join(scripts).encode(errors="surrogateescape"), nl=False)
-        return
+    # Their warnings are mostly the same: those of the largest.
+    plans = [*(structs.replace(plan, warnings=[]) for plan in plans[:-1]), plans[-1]]
+    scripts = [summarized(groups.with_all_attempts(plan) if jobs.at_most else plan, quiet) for plan in plans]
+    whole, costs = plans[-1], [plan.cost for plan in plans if plan.cost]
     if costs:
-        talk(f"all jobs: at most {total}")
-        whole = structs.replace(plans[-1], cost=total)
-        show_remaining(whole, profile)
-        confirm(whole, yes)
-    at_most = at_most or (1 if plans[0].scheduler.here else None)
-    elements = {number: {"nodes": number} for number in nodes}
-    known = {"request": to_builtins(plans[0].hidden().request), "at_most": at_most, "about": about}
-    group = groups.new("scale", profile.name, elements, **known)
-    if at_most:
-        plans = [groups.with_all_attempts(plan) for plan in plans]
-    ...
+        cost = Cost(round(sum(one.amount for one in costs), 2), costs[0].unit, " + ".join(map(str, costs)))
+        most, whole = whole.request.max_cost, structs.replace(whole, cost=cost)
+        if most is not None and cost.amount > most:
+            raise HpclaunchError(f"all jobs may cost {cost.explained}, above the limit of {most:g} {cost.unit}")
+        talk(f"all jobs: {whole.price}")
+    return Sweep(jobs, whole, plans, scripts, None)
+
+
+def _show(names: Sequence[str], metric: str, folder: Path, as_json: bool) -> None:
+    """Print what studies measured, and write their table and picture; the newest if none is named."""
+    known = [group for group in groups.newest_first() if group.kind == "scale"]
+    chosen = [one for name in names for one in known if one.id == name] if names else known[:1]
+    if len(chosen) < max(len(names), 1):
+        raise HpclaunchError(f"no scaling study {' or '.join(names)}; use: hpclaunch scale --nodes 1,2,4 -- COMMAND")
+    studies = []
+    for group in chosen:
+        runs = groups.runs([group.id])
+        states, errors = schedulers.states(runs)
+        studies.append(measure.results(group, runs, states, metric))
+        for line in [*(f"{job} left out: {reason}" for job, reason in studies[-1].left_out.items()), *errors]:
+            talk(f"warning: {line}")
+    if not (studies := [study for study in studies if study.sizes]):
+        raise HpclaunchError("no size is measured yet")
+    if as_json:
+        echo_json([to_builtins(study) | study.choice for study in studies])
+    for study in () if as_json else studies:
+        rows = []
+        for size in study.sizes:
+            epoch = f"{size.epoch_seconds:,.1f} s" if size.epoch_seconds else "-"
+            price = f"{size.epoch_price:,.4g} {study.unit}" if size.epoch_price else "-"
+            gain = f"{size.samples_per_second:,.1f}", f"{size.speed_up:.2f}", f"{100 * size.efficiency:.0f} %"
+            rows.append((size.nodes, size.ranks, *gain, epoch, price, size.job))
+        echo(study.caption)
+        echo_table(_HEADER, rows)
+        echo("within 80 % efficiency: " + ", ".join(f"{counted(n, 'node')} {what}" for what, n in study.choice.items()))
+    folder.mkdir(parents=True, exist_ok=True)
+    table = [{"study": one.id, "place": one.place, **to_builtins(size)} for one in studies for size in one.sizes]
+    with (folder / "scaling.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([table[0], *(row.values() for row in table)])
+    try:
+        from hpclaunch.studies import figure
+    except ImportError as error:
+        talk(f"scaling.csv is written, but no picture: {error}; use: pip install 'hpclaunch[plot]'")
+        return
+    figure.draw(studies, [folder / "scaling.svg", folder / "scaling.png"])
+    talk("scaling.csv, scaling.svg and scaling.png are written")

@@ -15,7 +15,7 @@ from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
-from hpclaunch.cli.sweep import Jobs, planned, sweep_options, take_jobs
+from hpclaunch.cli.sweep import Sweep, planned, sweep_options, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
@@ -77,7 +77,7 @@ def submit_command(ctx: click.Context, /, wait_for_end: bool, follow: bool, **va
     kind = scheduler(profile.site.scheduler)
     before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
     if jobs:
-        runs = _submit_sweep(jobs, request, profile, before, ctx.params)
+        runs = submit_sweep(planned(jobs, profile, request, ctx.params["quiet"]), profile, before, ctx.params)
     else:
         runs = _submit(request, profile, before, (host, below), ctx.params)
     if runs and (wait_for_end or follow):
@@ -128,11 +128,8 @@ def _submit(
     return _warned(lambda: [ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run])
 
 
-def _submit_sweep(
-    jobs: Jobs, request: Request, profile: Profile, before: list[str], options: dict[str, Any]
-) -> list[registry.Run]:
+def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dict[str, Any]) -> list[registry.Run]:
     """Submit the jobs of a sweep, and return their runs; none with --dry-run. Raises HpclaunchError."""
-    sweep = planned(jobs, profile, request, options["quiet"])
     if options["dry_run"]:
         if not sweep.array:
             talk(f"the script of the first of {len(sweep.plans)} jobs; the others differ in their values only")

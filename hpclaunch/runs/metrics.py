@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.schedulers.run_folder import METRICS
-
-_CSV, _LEVELS = "metrics.csv", 4  # folders below the run folder: lightning_logs/NAME/version_0
 
 
 def read(folder: Path) -> dict[str, float | str]:
@@ -23,20 +20,11 @@ def read(folder: Path) -> dict[str, float | str]:
         return {name: value for name, value in dict(found).items() if isinstance(value, int | float | str)}
     last: dict[str, str] = {}
     with suppress(OSError, ValueError, csv.Error):
-        newest = max(_tables(folder, _LEVELS), key=lambda path: path.stat().st_mtime)
+        newest = max(folder.rglob("metrics.csv"), key=lambda path: path.stat().st_mtime)
         with newest.open(newline="", errors="replace") as file:
             for row in csv.DictReader(file):
                 last |= {name: value for name, value in row.items() if name and value}
     return {name: number(value) for name, value in last.items()}
-
-
-def _tables(folder: Path, levels: int) -> Iterator[Path]:
-    """Yield each metrics.csv of a folder and of those below it, but for links, which others may write to."""
-    for path in folder.iterdir():
-        if path.name == _CSV and path.is_file():
-            yield path
-        elif levels and path.is_dir() and not path.is_symlink():
-            yield from _tables(path, levels - 1)
 
 
 def number(text: str) -> float | str:

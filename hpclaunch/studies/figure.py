@@ -14,11 +14,10 @@ from hpclaunch.studies.scaling import GOOD, Scaling, speed_up
 
 # Of each study. The colours differ for the colour-blind too (Okabe and Ito, https://jfly.uni-koeln.de/color).
 _LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": "#0072b2", "marker": "o", "linestyle": "-"},
-    {"color": "#d55e00", "marker": "s", "linestyle": "-.", "markerfacecolor": "none"},
-    {"color": "#000000", "marker": "^", "linestyle": ":"},
+    {"color": "#0072b2", "marker": "o", "linestyle": "-", "linewidth": 1, "markersize": 5},
+    {"color": "#d55e00", "marker": "s", "linestyle": "-.", "linewidth": 1, "markersize": 5, "markerfacecolor": "none"},
 )
-_IDEAL: dict[str, Any] = {"color": "0.5", "linewidth": 0.8, "linestyle": (0, (4, 3))}
+_IDEAL: dict[str, Any] = {"color": "0.5", "linestyle": (0, (4, 3)), "linewidth": 0.8}
 _SETTINGS: Any = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hpclaunch"}
 
 
@@ -28,8 +27,7 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
         figure = Figure(figsize=(6.8, 3.3), layout="constrained")
         gain, efficiency = figure.subplots(1, 2)
         for i, study in enumerate(studies):
-            unit = study.sizes[0].samples_per_second if studies[1:] else 1
-            _curve(gain, efficiency, study, _LOOKS[i % len(_LOOKS)], unit)
+            _curve(gain, efficiency, study, _LOOKS[i % 2], study.sizes[0].samples_per_second if studies[1:] else 1)
         gain.plot([], [], **_IDEAL, label="ideal")
         gain.legend(frameon=False)
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
@@ -49,14 +47,13 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
 
 def _curve(gain: Any, efficiency: Any, study: Scaling, look: dict[str, Any], unit: float) -> None:
     """Draw one study: its ideal, the fit as a line, the measured sizes as points. `unit` is the smallest's value."""
-    nodes, points, serial = [size.nodes for size in study.sizes], look | {"linestyle": "none"}, study.serial_fraction
+    nodes, serial = [size.nodes for size in study.sizes], study.serial_fraction
+    points, line = look | {"linestyle": "none"}, look | {"marker": ""}
+    gain.plot([], [], **look, label=study.place)
     gain.plot([nodes[0], nodes[-1]], [unit, unit * nodes[-1] / nodes[0]], **_IDEAL)
-    gain.plot(nodes, [unit * size.speed_up for size in study.sizes], **points, markersize=5)
-    efficiency.plot(nodes, [100 * size.efficiency for size in study.sizes], **points, markersize=5)
-    gain.plot([], [], **look, linewidth=1, markersize=5, label=f"{study.site} {study.partition}")
+    gain.plot(nodes, [unit * size.speed_up for size in study.sizes], **points)
+    efficiency.plot(nodes, [100 * size.efficiency for size in study.sizes], **points)
     if serial is not None:
-        dense = [(nodes[-1] / nodes[0]) ** (i / 64) for i in range(65)]
-        fitted, line = [speed_up(n, serial, study.weak) for n in dense], look | {"marker": "", "linewidth": 1}
-        gain.plot([n * nodes[0] for n in dense], [unit * one for one in fitted], **line)
-        shares = [100 * one / n for one, n in zip(fitted, dense, strict=True)]
-        efficiency.plot([n * nodes[0] for n in dense], shares, **line)
+        dense = [(n, speed_up(n, serial, study.weak)) for n in ((nodes[-1] / nodes[0]) ** (i / 64) for i in range(65))]
+        gain.plot([n * nodes[0] for n, _ in dense], [unit * one for _, one in dense], **line)
+        efficiency.plot([n * nodes[0] for n, _ in dense], [100 * one / n for n, one in dense], **line)

@@ -21,15 +21,13 @@ _RATE = r"(samples?|images?|imgs?|examples?|tokens?|items?)[ _]?(/|per)[ _]?s(ec
 _EPOCH = r"epoch[ _](seconds|time)|(seconds|time)[ _]per[ _]epoch"
 _SAMPLES = r"(samples|images)[ _]per[ _]epoch"
 _LOGS = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)
-_PACKAGES = ("torch", "pytorch-lightning", "lightning")
 
 
 def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metric: str = "") -> Scaling:
     """Return the results of a study; `metric` counts before the study's own expression for rank 0's log."""
-    sizes: list[Size] = []
-    left_out: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    metric, unit = metric or group.about["metric"], ""
+    place, date = f"{group.site} {runs[0].partition}", time.strftime("%Y-%m-%d", time.localtime(group.submitted))
+    study = Scaling(id=group.id, place=place, weak=group.about["weak"], date=date)
+    metric = metric or group.about["metric"]
     for run in runs:
         found, word = metrics.read(run.path), states[run.site, run.id].word
         rate = _logged(run, metric) if metric else _named(_RATE, found)
@@ -37,20 +35,20 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
             none = (
                 f"rank 0's log has no number by {metric!r}" if metric else "its metrics have no samples/s; use --metric"
             )
-            left_out[run.id] = f"{run.nodes} nodes: {none if word == COMPLETED else word}"
+            study.left_out[run.id] = f"{run.nodes} nodes: {none if word == COMPLETED else word}"
             continue
         size = Size(nodes=run.nodes, ranks=run.nodes * run.tasks_per_node, job=run.id, samples_per_second=rate)
-        size.epoch_seconds = _named(_EPOCH, found) or ((_named(_SAMPLES, found) or 0) / rate or None)
+        size.epoch_seconds = _named(_EPOCH, found) or (_named(_SAMPLES, found) or 0) / rate or None
         with suppress(OSError, ValueError, LookupError, TypeError):  # no price, no epoch
             plan = json.loads((run.path / run_folder.PLAN).read_bytes())
-            hours, unit = plan["seconds"] * plan["max_attempts"], plan["cost"]["unit"]
-            size.epoch_price = plan["cost"]["amount"] / hours * size.epoch_seconds
-        sizes.append(size)
-        lines = (run_folder.read(run.path, run_folder.PACKAGES) or "").split()
-        versions |= {name: one for name, _, one in (line.partition("==") for line in lines) if name in _PACKAGES}
-    date, weak = time.strftime("%Y-%m-%d", time.localtime(group.submitted)), bool(group.about["weak"])
-    known = {"id": group.id, "site": group.site, "partition": runs[0].partition, "weak": weak, "date": date}
-    return Scaling(**known, sizes=sizes, unit=unit, versions=versions, left_out=left_out)
+            study.unit, seconds = plan["cost"]["unit"], plan["seconds"] * plan["max_attempts"]
+            size.epoch_price = plan["cost"]["amount"] / seconds * size.epoch_seconds
+        study.sizes.append(size)
+        for line in (run_folder.read(run.path, run_folder.PACKAGES) or "").split():
+            name, _, version = line.partition("==")
+            study.versions |= {name: version} if name in ("torch", "pytorch-lightning", "lightning") else {}
+    study.compare()
+    return study
 
 
 def _named(pattern: str, found: Mapping[str, float | str]) -> float | None:
@@ -63,8 +61,8 @@ def _named(pattern: str, found: Mapping[str, float | str]) -> float | None:
 def _logged(run: Run, metric: str) -> float | None:
     """Return the median of the last half of the numbers that an expression's group finds in what rank 0 wrote."""
     for path in (path for name in _LOGS for path in run_folder.logs(run.path, name, 0).values()):
-        words = (match[1] or "" for match in re.finditer(metric, path.read_text(errors="replace"), re.MULTILINE))
-        values = [metrics.number(word.replace(",", "")) for word in words]
+        found = re.finditer(metric, path.read_text(errors="replace"), re.MULTILINE)
+        values = [metrics.number((match[min(1, match.re.groups)] or "").replace(",", "")) for match in found]
         if numbers := [one for one in values if isinstance(one, float) and 0 < one < float("inf")]:
             return median(numbers[len(numbers) // 2 :])
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -23,20 +23,20 @@ class Size(Struct, kw_only=True):
 
 
 class Scaling(Struct, kw_only=True):
-    """A study's results, and what was left out by job. Speed-up and efficiency are those against the smallest size."""
+    """A study's results, and why jobs are left out. Speed-up and efficiency are those against the smallest size."""
 
     id: str
-    site: str
-    partition: str
+    place: str
     weak: bool
     date: str
-    sizes: list[Size]
-    unit: str  # of prices
-    versions: dict[str, str]  # of packages
-    left_out: dict[str, str]
+    unit: str = ""  # of prices
+    versions: dict[str, str] = {}  # of packages
+    sizes: list[Size] = []
+    left_out: dict[str, str] = {}
     serial_fraction: float | None = None
 
-    def __post_init__(self) -> None:
+    def compare(self) -> None:
+        """Fill in what follows from samples/s."""
         self.sizes.sort(key=lambda size: size.nodes)
         for size in self.sizes:
             size.speed_up = size.samples_per_second / self.sizes[0].samples_per_second
@@ -47,15 +47,22 @@ class Scaling(Struct, kw_only=True):
     @property
     def caption(self) -> str:
         """Return what a reader of the picture has to know."""
-        words = [f"{self.site} {self.partition}", f"{'weak' if self.weak else 'strong'} scaling"]
+        words = [self.place, f"{'weak' if self.weak else 'strong'} scaling"]
         if self.serial_fraction is not None:
             law = "Gustafson" if self.weak else "Amdahl"
             words += [f"{law}'s law with a serial fraction of {100 * self.serial_fraction:.2g} %"]
         return ", ".join([*words, *(" ".join(one) for one in self.versions.items()), self.date])
 
+    @property
+    def choice(self) -> dict[str, int]:
+        """Return the nodes of the cheapest size within GOOD efficiency, by node-hours without prices, and the fastest."""
+        good = [size for size in self.sizes if size.efficiency >= GOOD]
+        cheapest = min(good, key=lambda size: (size.epoch_price or size.nodes / size.samples_per_second, size.nodes))
+        return {"cheapest": cheapest.nodes, "fastest": max(good, key=lambda size: size.samples_per_second).nodes}
+
 
 def serial_fraction(gains: Mapping[float, float], weak: bool) -> float | None:
-    """Return the serial fraction, from 0 to 1, of the law that fits speed-ups by least squares; None for fewer than two.
+    """Return the serial fraction, from 0 to 1, of the law that fits speed-ups by least squares, or None for only one.
 
     `gains` has the speed-up by the nodes, both in those of the smallest size. Amdahl's law is linear in the fraction as
     the time 1 / speed-up, Gustafson's as the speed-up, so that each fit is a quotient of two sums.
@@ -67,10 +74,3 @@ def serial_fraction(gains: Mapping[float, float], weak: bool) -> float | None:
 def speed_up(n: float, serial: float, weak: bool) -> float:
     """Return the speed-up on n times the nodes: Amdahl's law 1 / (s + (1 - s) / n), or Gustafson's n - s (n - 1)."""
     return n - serial * (n - 1) if weak else 1 / (serial + (1 - serial) / n)
-
-
-def choice(sizes: Sequence[Size]) -> tuple[Size, Size]:
-    """Return the cheapest and the fastest size within GOOD efficiency; by node-hours if prices are not known."""
-    good = [size for size in sizes if size.efficiency >= GOOD]
-    cheapest = min(good, key=lambda size: (size.epoch_price or size.nodes / size.samples_per_second, size.nodes))
-    return cheapest, max(good, key=lambda size: size.samples_per_second)
