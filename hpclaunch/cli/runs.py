@@ -17,14 +17,26 @@ from hpclaunch.cli.options import JOB_IDS
 from hpclaunch.cli.progress import Progress
 from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
-from hpclaunch.runs import registry
+from hpclaunch.runs import groups, registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import mirror, run_folder
-from hpclaunch.schedulers.job import UNKNOWN, State
+from hpclaunch.schedulers.job import COMPLETED, UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
 _JOB = click.argument("job", required=False, **JOB_IDS)
+_FAILED = click.option("--failed", is_flag=True, help="Of these, only the jobs that failed.")
+
+
+def _chosen(names: Sequence[str], failed: bool) -> list[Run]:
+    """Return the runs of these names, those of a group's elements among them. Raises HpclaunchError."""
+    found = groups.runs(names)
+    if failed:
+        states, _ = _ask(found)
+        found = [run for run, state in zip(found, states, strict=True) if state.ended and state.word != COMPLETED]
+        if not found:
+            raise HpclaunchError(f"{' '.join(names)}: no job failed".removeprefix(": "))
+    return found
 
 
 def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
@@ -44,19 +56,25 @@ def _record(run: Run, state: State) -> dict[str, Any]:
 
 @click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
 @_JOBS
+@_FAILED
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
 @json_option
-def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
+def status_command(jobs: tuple[str, ...], failed: bool, limit: int, as_json: bool) -> None:
     """Show the state of jobs, or of the newest.
 
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
-    chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
+    chosen = _chosen(jobs, failed) if jobs or failed or limit == 1 else registry.newest_first()[:limit]
     for name in registry.unfinished():
         talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
     states, code = _ask(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
+        raise SystemExit(code)
+    if limit == 1 and (found := groups.of(chosen)):
+        from hpclaunch.cli.results import echo_elements
+
+        echo_elements(*found, dict(zip((run.id for run in chosen), states, strict=True)))
         raise SystemExit(code)
     rows = []
     for run, state in zip(chosen, states, strict=True):
@@ -90,39 +108,50 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @click.command("logs", cls=Command, epilog="logs -f --rank 3\nlogs 1234567 --grep loss --tail 5")
 @_JOB
+@_FAILED
 @click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--err", is_flag=True, help="Only stderr.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of stdout and of stderr.")
 @click.option("--grep", type=_pattern, metavar="RE", help="Only lines in which this expression is found.")
 def logs_command(
-    job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
+    job: str | None,
+    failed: bool,
+    follow: bool,
+    rank: int | None,
+    err: bool,
+    tail: int | None,
+    grep: re.Pattern[str] | None,
 ) -> None:
     """Show what the ranks wrote, identical lines once."""
     from hpclaunch.runs import logs
 
-    (run,) = registry.find([job] if job else [])
-    if run.host and not follow:
+    chosen = _chosen([job] if job else [], failed)
+    if any(run.host for run in chosen) and not follow:
         try:
-            mirror.refresh([run])
+            mirror.refresh(chosen)
         except SchedulerError as error:
             talk(f"warning: {error}; these are the logs as they were")
-    with Progress([run]) as progress:
-        for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
-            progress.clear()
-            echo(line)
+    for run in chosen:
+        if chosen[1:]:
+            echo(f"==> {run.id} <==")
+        with Progress([run]) as progress:
+            for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
+                progress.clear()
+                echo(line)
 
 
 @click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python eval.py\nwait 1234567 1234568")
 @_JOBS
+@_FAILED
 @json_option
-def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
+def wait_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
     """Wait until jobs have ended, or the newest.
 
     The exit code is that of the first job that failed, 3 for one whose end cannot be known. Ctrl-C ends only the
     waiting.
     """
-    chosen = registry.find(jobs)
+    chosen = _chosen(jobs, failed)
     states, code = wait(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
@@ -131,19 +160,20 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
 @_JOBS
+@_FAILED
 @json_option
-def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
+def cancel_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
     """Cancel jobs, or the newest.
 
     Each is printed with its state before.
     """
-    chosen = registry.find(jobs)
+    chosen = _chosen(jobs, failed)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
     for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
             with mirror.reached(mine) if host else nullcontext():
-                schedulers.scheduler(name).cancel(mine)
+                schedulers.scheduler(name).cancel([*groups.arrays(mine), *mine])
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue
@@ -159,21 +189,24 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("why", cls=Command, epilog="why\nwhy 1234567")
 @_JOB
+@_FAILED
 @json_option
-def why_command(job: str | None, as_json: bool) -> None:
+def why_command(job: str | None, failed: bool, as_json: bool) -> None:
     """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
-    (run,) = registry.find([job] if job else [])
-    (state,), code = _ask([run])
-    site = None
+    chosen = _chosen([job] if job else [], failed)
+    states, code = _ask(chosen)
+    site, found = None, []
     with suppress(HpclaunchError):  # the profile may be gone by now
-        site = load_site(run.site).site.messages
-    lines = why.explain(run, state, site)
+        site = load_site(chosen[0].site).site.messages  # all are of one site
+    for run, state in zip(chosen, states, strict=True):
+        lines = why.explain(run, state, site)
+        found.append(_record(run, state) | {"explanation": lines})
+        for line in () if as_json else lines:
+            echo(line)
     if as_json:
-        echo_json(_record(run, state) | {"explanation": lines})
-    for line in () if as_json else lines:
-        echo(line)
+        echo_json(found if found[1:] else found[0])
     raise SystemExit(code)
 
 

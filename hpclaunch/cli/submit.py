@@ -59,13 +59,7 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @REMOTE_FOLDER
 @_RESUME
 @quiet_option
-def submit_command(
-    ctx: click.Context,
-    /,
-    wait_for_end: bool,
-    follow: bool,
-    **values: Any,
-) -> None:
+def submit_command(ctx: click.Context, /, wait_for_end: bool, follow: bool, **values: Any) -> None:
     """Submit COMMAND as a job and print only the job's id.
 
     Without a COMMAND, a bundled workload.

@@ -5,6 +5,7 @@ Each group is one file in the user's state folder, written whole before its firs
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -51,6 +52,7 @@ class Group(msgspec.Struct, kw_only=True):
     request: dict[str, Any] = {}
     at_most: int | None = None
     about: dict[str, Any] = {}  # what else is known of one of its kind
+    array: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -80,8 +82,8 @@ def newest_first() -> list[Group]:
     found = []
     for path in (paths.user_state() / "groups").glob("*.json"):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Group))
-        except (OSError, msgspec.DecodeError):
+            found.append(msgspec.convert(json.loads(path.read_bytes()), Group))
+        except (OSError, ValueError, RecursionError, msgspec.ValidationError):
             sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a group's file, skipped\n")
     return sorted(found, key=lambda group: -group.submitted)
 
@@ -129,6 +131,26 @@ def runs(names: Sequence[str]) -> list[Run]:
     plain = [name for name in names if name not in of_groups]
     of_groups |= dict(zip(plain, ([run] for run in registry.find(plain)), strict=True)) if plain else {}
     return [run for name in names for run in of_groups[name]]
+
+
+def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
+    """Return the group of which all these are the newest runs of elements, and those elements; None if there is none.
+
+    With all that are submitted, the elements that are not are among them.
+    """
+    ids = {(run.site, run.id) for run in chosen}
+    for group in newest_first():
+        found = [one for one in group.elements if one.ids and (group.site, one.ids[-1]) in ids]
+        if len(found) == len(ids):
+            whole = len(found) == sum(bool(one.ids) for one in group.elements)
+            return group, group.elements if whole else found
+    return None
+
+
+def arrays(chosen: Sequence[Run]) -> list[Run]:
+    """Return the arrays of which all jobs are among these, to be cancelled at once, each as a run."""
+    found = of(chosen)
+    return [structs.replace(chosen[0], id=found[0].id)] if found and found[0].array and found[1] else []
 
 
 def submit(
@@ -179,7 +201,7 @@ def submit_array(
     """
     (array_id,) = hand_over(array, script, after)
     if not any(element.ids for element in group.elements):
-        group.id = array_id
+        group.id, group.array = array_id, True
     ids = array.scheduler.array_ids(array_id, [element.number for element in elements])
     for element, run_id in zip(elements, ids, strict=True):
         element.ids.append(run_id)

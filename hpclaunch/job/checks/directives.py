@@ -157,7 +157,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
             if wrong:
                 yield Found(f"{option.directive}: {text}", key, at=option.line)
     jobs = len(plan.request.sweep.elements) if plan.request.sweep else 0
-    for name, most, of, key in limits[1:] if not given.all("array", "J") else ():
+    for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
         if most and jobs > most:
             yield Found(f"{jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
 
