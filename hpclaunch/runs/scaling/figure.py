@@ -41,7 +41,8 @@ def draw(studies: Sequence[Scaling]) -> None:
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
         gain.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if studies[1:] else LogLocator(2))
         efficiency.axhline(100 * GOOD, color="0.6", linewidth=0.8, linestyle=(0, (1, 2)))
-        efficiency.set(ylabel="efficiency [%]", ylim=(0, None))
+        most = max(size.efficiency for study in studies for size in study.sizes)
+        efficiency.set(ylabel="efficiency [%]", ylim=(0, 105 * most))
         for axes in (gain, efficiency):
             axes.set(xlabel="nodes", xscale="log")
             axes.set_xticks(sorted({size.nodes for study in studies for size in study.sizes}))
