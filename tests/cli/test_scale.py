@@ -108,3 +108,18 @@ def test_the_command_needs_no_matplotlib_and_no_torch(cli, monkeypatch):
     """Only a picture does: the options are there without."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "--weak / --strong" in cli("scale", "--help").stdout
+
+
+def test_a_study_on_pbs(qsub):
+    """It is a job for each size, and an epoch has its price."""
+    qsub()
+    words = ("-s", "gadi-here", "-q", "normal", "-t", "1h", "--cpus-per-task", "48", "--tasks-per-node", "1")
+    study = call("scale", *words, "-N", "1,2", *COMMAND).strip()
+    call("wait", study)
+    (found,) = json.loads(call("scale", "--json"))
+    assert (found["id"], found["place"], found["unit"]) == (study, "gadi-here normal", "SU")
+    # 48 cores at 2 SU an hour for 10 s; twice as many for 5.5 s.
+    assert [size["epoch_price"] for size in found["sizes"]] == [
+        pytest.approx(96 / 360),
+        pytest.approx(192 / 3600 * 5.5),
+    ]
