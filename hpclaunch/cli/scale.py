@@ -84,7 +84,7 @@ def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
     for group in chosen:
         runs = groups.runs([group.id])
         states, errors = schedulers.states(runs)
-        studies.append(measure.results(group, runs, states, metric))
+        studies.append(measure.results(group, runs, states, metric or group.about["metric"]))
         for line in [*(f"{job} left out: {reason}" for job, reason in studies[-1].left_out.items()), *errors]:
             talk(f"warning: {line}")
     if not (studies := [study for study in studies if study.sizes]):

@@ -67,9 +67,9 @@ def measured(tmp_path, files: dict[str, str], state: str = "COMPLETED", metric: 
         (tmp_path / name).write_text(text)
     known = {"id": "7", "site": "here", "scheduler": "local", "job_name": "n", "folder": str(tmp_path)}
     run = registry.Run(**known, submitted=0, partition="queue", nodes=2, tasks_per_node=4)
-    about = {"weak": False, "metric": metric}
+    about = {"weak": False}
     group = Group(id="scale-1", kind="scale", site="here", submitted=0, elements=[], about=about)
-    return measure.results(group, [run], {("here", "7"): State(state)})
+    return measure.results(group, [run], {("here", "7"): State(state)}, metric)
 
 
 @pytest.mark.parametrize(

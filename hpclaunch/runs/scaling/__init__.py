@@ -47,8 +47,7 @@ class Scaling(Struct, kw_only=True):
         # Least squares: Gustafson's law is linear in s as a speed-up, Amdahl's as a time.
         terms = [(n - 1, n - gain) if self.weak else (1 - 1 / n, 1 / gain - 1 / n) for n, gain in gains]
         if terms:
-            s = sum(x * y for x, y in terms) / sum(x * x for x, _ in terms)
-            self.serial_fraction = min(max(s, 0.0), 1.0)
+            self.serial_fraction = min(max(sum(x * y for x, y in terms) / sum(x * x for x, _ in terms), 0.0), 1.0)
 
     def fitted(self, n: float) -> float:
         """Return the speed-up on n times the smallest size: 1 / (s + (1 - s) / n), in weak scaling n - s (n - 1)."""

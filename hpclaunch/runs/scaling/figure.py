@@ -28,7 +28,7 @@ def draw(studies: Sequence[Scaling]) -> None:
         for i, study in enumerate(studies):
             sizes, first, last = study.sizes, study.sizes[0].nodes, study.sizes[-1].nodes
             nodes, unit = [size.nodes for size in sizes], sizes[0].samples_per_second if studies[1:] else 1
-            points, line = _LOOKS[i % 2] | {"linestyle": "none"}, _LOOKS[i % 2] | {"marker": ""}
+            points, line = _LOOKS[i % 2] | {"linestyle": "none", "clip_on": False}, _LOOKS[i % 2] | {"marker": ""}
             gain.plot([], [], **_LOOKS[i % 2], label=study.place)
             gain.plot([first, last], [unit, unit * last / first], **_IDEAL, label="" if i else "ideal")
             gain.plot(nodes, [unit * size.speed_up for size in sizes], **points)
@@ -41,8 +41,7 @@ def draw(studies: Sequence[Scaling]) -> None:
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
         gain.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if studies[1:] else LogLocator(2))
         efficiency.axhline(100 * GOOD, color="0.6", linewidth=0.8, linestyle=(0, (1, 2)))
-        most = max(size.efficiency for study in studies for size in study.sizes)
-        efficiency.set(ylabel="efficiency [%]", ylim=(0, 105 * most))
+        efficiency.set(ylabel="efficiency [%]", ylim=(0, None))
         for axes in (gain, efficiency):
             axes.set(xlabel="nodes", xscale="log")
             axes.set_xticks(sorted({size.nodes for study in studies for size in study.sizes}))
