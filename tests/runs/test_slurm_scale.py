@@ -25,18 +25,8 @@ dist.destroy_process_group()
 def test_a_study_of_up_to_four_nodes(work):
     """Jobs of 1, 2 and 4 nodes are measured by what rank 0 prints, and drawn; a size that runs yet is left out."""
     (work / "train.py").write_text(TRAIN)
-    words = (
-        "--weak",
-        "--metric",
-        r"([\d.]+) samples/s",
-        "--tasks-per-node",
-        "1",
-        "--at-most",
-        "1",
-        "--launcher",
-        "tasks",
-    )
-    study = call("scale", "-N", "1,2,4", *words, "--", sys.executable, "train.py").strip()
+    words = ("--weak", "--metric", r"([\d.]+) samples/s", "--tasks-per-node", "1", "--launcher", "tasks")
+    study = call("scale", "-N", "1,2,4", *words, "--at-most", "1", "--", sys.executable, "train.py").strip()
     call("wait", f"{study}:1", seconds=200)
     (first,) = json.loads(call("scale", study, "--json"))
     assert first["sizes"][0]["samples_per_second"] == 1000
@@ -44,6 +34,6 @@ def test_a_study_of_up_to_four_nodes(work):
     (found,) = json.loads(call("scale", study, "--json"))
     assert [size["samples_per_second"] for size in found["sizes"]] == [1000, 1800, 3400]
     assert found["serial_fraction"] == pytest.approx(0.2)
-    assert [line.split()[1] for line in call("status", study).splitlines()[1:]].count("COMPLETED") == 3
+    assert call("status", study).count("COMPLETED") == 3
     assert "weak scaling, Gustafson's law with a serial fraction of 20 %" in Path("scaling.svg").read_text()
     assert Path("scaling.png").stat().st_size > 10_000

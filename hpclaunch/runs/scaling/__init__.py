@@ -59,7 +59,7 @@ class Scaling(Struct, kw_only=True):
         """Return what a reader of the picture has to know."""
         kind, law = ("weak scaling", "Gustafson") if self.weak else ("strong scaling", "Amdahl")
         s = self.serial_fraction
-        fit = [] if s is None else [f"{law}'s law with a serial fraction of {100 * s:.2g} %"]
+        fit = [] if s is None else [f"{law}'s law with a serial fraction of {100 * s:.3g} %"]
         return ", ".join([self.place, kind, *fit, *(" ".join(one) for one in self.versions.items()), self.date])
 
     @property
