@@ -14,9 +14,9 @@ from hpclaunch.cli.submit import submit_command
 from hpclaunch.cli.sweep import Jobs
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.request import HIDDEN
-from hpclaunch.runs import groups, registry, snapshot
+from hpclaunch.runs import groups, snapshot
 from hpclaunch.runs.registry import Run
-from hpclaunch.schedulers.job import COMPLETED, ENDED
+from hpclaunch.schedulers.job import COMPLETED
 from hpclaunch.schedulers.run_folder import PLAN
 
 
@@ -38,7 +38,7 @@ def rerun_command(ctx: click.Context, /, failed: bool, job: str, options: tuple[
     """
     if options[:1] == ("--failed",):
         failed, options = True, options[1:]
-    jobs, run, request = _of_group(job, failed) or (None, *_single(job, failed))
+    run, request, jobs = _found(job, failed)
     code = request.pop("machine", {}).get("snapshot", "")
     values = as_options(request | ({"host": run.host} if run.host else {}))
     values["env"] = [one.removesuffix(f"={HIDDEN}") for one in values.get("env", ())]  # from here: no file has it
@@ -53,36 +53,20 @@ def rerun_command(ctx: click.Context, /, failed: bool, job: str, options: tuple[
         submit_command.invoke(inner)
 
 
-def _single(job: str, failed: bool) -> tuple[Run, dict[str, Any]]:
-    """Return the run of this name and its request. Raises HpclaunchError."""
-    (run,) = registry.find([job])
-    if failed:
-        raise HpclaunchError(f"{job} is no sweep: --failed chooses among the jobs of one; leave it out")
-    try:
-        request: dict[str, Any] = json.loads((run.path / PLAN).read_bytes())["request"]
-    except (OSError, ValueError, LookupError) as error:
-        raise HpclaunchError(f"{job}: {run.path / PLAN}, which has its request, cannot be read: {error}") from None
-    return run, request
-
-
-def _of_group(job: str, failed: bool) -> tuple[Jobs, Run, dict[str, Any]] | None:
-    """Return the jobs of a sweep to submit again, a run of it, and the request; None if it is none."""
-    if (found := groups.find(job)) is None:
-        (run,) = registry.find([job])
-        found = groups.find(run.id, run.site)
-        if found is None or found[0].kind != "sweep":
-            return None
-    group, elements = found
-    runs = groups.runs_of(group, group.elements)
-    if group.kind != "sweep":
-        raise HpclaunchError(f"{job} is no sweep, but a {group.kind}; use rerun with the id of one of its jobs")
-    if failed:
-        states, errors = schedulers.states(list(runs.values()))
-        if errors:
-            raise errors[0]
-        ended = {number for number, run in runs.items() if states[run.site, run.id].word in ENDED - {COMPLETED}}
-        elements = [one for one in elements if one.number in ended or one.number not in runs]
-        if not elements:
+def _found(job: str, failed: bool) -> tuple[Run, dict[str, Any], Jobs | None]:
+    """Return a run, its request and, of a sweep, the jobs to submit again. Raises HpclaunchError."""
+    runs = groups.runs([job])
+    group, elements = groups.of(runs) or (None, [])
+    if group and group.kind == "sweep":
+        states, _ = schedulers.states(runs)
+        bad = {run_id for (_, run_id), state in states.items() if state.ended and state.word != COMPLETED}
+        values = {one.number: one.values for one in elements if not failed or not one.ids or one.ids[-1] in bad}
+        if not values:
             raise HpclaunchError(f"{job}: no job failed")
-    values = {one.number: one.values for one in elements}
-    return Jobs(values, group.at_most, group), next(iter(runs.values())), dict(group.request)
+        return runs[0], dict(group.request), Jobs(values, group.at_most, group)
+    if failed or runs[1:]:
+        raise HpclaunchError(f"{job} is no sweep; use rerun with the id of one job, without --failed")
+    try:
+        return runs[0], json.loads((runs[0].path / PLAN).read_bytes())["request"], None
+    except (OSError, ValueError, LookupError) as error:
+        raise HpclaunchError(f"{job}: {runs[0].path / PLAN}, which has its request, cannot be read: {error}") from None

@@ -25,18 +25,18 @@ from hpclaunch.schedulers.job import COMPLETED, UNKNOWN, State
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
 _JOB = click.argument("job", required=False, **JOB_IDS)
-_FAILED = click.option("--failed", is_flag=True, help="Of these, only the jobs that failed.")
+_FAILED = click.option(
+    "--failed", is_flag=True, expose_value=False, help="Of these, only the jobs that failed.",
+    callback=lambda ctx, _, failed: ctx.meta.update(failed=failed),
+)  # fmt: skip
 
 
-def _chosen(names: Sequence[str], failed: bool) -> list[Run]:
-    """Return the runs of these names, those of a group's elements among them. Raises HpclaunchError."""
-    found = groups.runs(names)
-    if failed:
-        states, _ = _ask(found)
-        found = [run for run, state in zip(found, states, strict=True) if state.ended and state.word != COMPLETED]
-        if not found:
-            raise HpclaunchError(f"{' '.join(names)}: no job failed".removeprefix(": "))
-    return found
+def _chosen(*names: str | None) -> list[Run]:
+    """Return the runs of these names; with --failed those that ended otherwise than well. Raises HpclaunchError."""
+    runs = groups.runs([name for name in names if name])
+    if not click.get_current_context().meta.get("failed"):
+        return runs
+    return [run for run, state in zip(runs, _ask(runs)[0], strict=True) if state.ended and state.word != COMPLETED]
 
 
 def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
@@ -59,12 +59,12 @@ def _record(run: Run, state: State) -> dict[str, Any]:
 @_FAILED
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
 @json_option
-def status_command(jobs: tuple[str, ...], failed: bool, limit: int, as_json: bool) -> None:
+def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Show the state of jobs, or of the newest.
 
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
-    chosen = _chosen(jobs, failed) if jobs or failed or limit == 1 else registry.newest_first()[:limit]
+    chosen = _chosen(*jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     for name in registry.unfinished():
         talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
     states, code = _ask(chosen)
@@ -74,7 +74,7 @@ def status_command(jobs: tuple[str, ...], failed: bool, limit: int, as_json: boo
     if limit == 1 and (found := groups.of(chosen)):
         from hpclaunch.cli.results import echo_elements
 
-        echo_elements(*found, dict(zip((run.id for run in chosen), states, strict=True)))
+        echo_elements(found[1], chosen, states)
         raise SystemExit(code)
     rows = []
     for run, state in zip(chosen, states, strict=True):
@@ -115,18 +115,12 @@ def _pattern(text: str) -> re.Pattern[str]:
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of stdout and of stderr.")
 @click.option("--grep", type=_pattern, metavar="RE", help="Only lines in which this expression is found.")
 def logs_command(
-    job: str | None,
-    failed: bool,
-    follow: bool,
-    rank: int | None,
-    err: bool,
-    tail: int | None,
-    grep: re.Pattern[str] | None,
+    job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
 ) -> None:
     """Show what the ranks wrote, identical lines once."""
     from hpclaunch.runs import logs
 
-    chosen = _chosen([job] if job else [], failed)
+    chosen = _chosen(job)
     if any(run.host for run in chosen) and not follow:
         try:
             mirror.refresh(chosen)
@@ -145,13 +139,13 @@ def logs_command(
 @_JOBS
 @_FAILED
 @json_option
-def wait_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
+def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Wait until jobs have ended, or the newest.
 
     The exit code is that of the first job that failed, 3 for one whose end cannot be known. Ctrl-C ends only the
     waiting.
     """
-    chosen = _chosen(jobs, failed)
+    chosen = _chosen(*jobs)
     states, code = wait(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
@@ -162,12 +156,12 @@ def wait_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
 @_JOBS
 @_FAILED
 @json_option
-def cancel_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
+def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Cancel jobs, or the newest.
 
     Each is printed with its state before.
     """
-    chosen = _chosen(jobs, failed)
+    chosen = _chosen(*jobs)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
     for (name, host, _), mine in schedulers.groups(chosen).items():
@@ -191,22 +185,22 @@ def cancel_command(jobs: tuple[str, ...], failed: bool, as_json: bool) -> None:
 @_JOB
 @_FAILED
 @json_option
-def why_command(job: str | None, failed: bool, as_json: bool) -> None:
+def why_command(job: str | None, as_json: bool) -> None:
     """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
-    chosen = _chosen([job] if job else [], failed)
+    chosen = _chosen(job)
     states, code = _ask(chosen)
     site, found = None, []
-    with suppress(HpclaunchError):  # the profile may be gone by now
-        site = load_site(chosen[0].site).site.messages  # all are of one site
     for run, state in zip(chosen, states, strict=True):
+        with suppress(HpclaunchError):  # the profile may be gone by now
+            site = site or load_site(run.site).site.messages  # all are of one site
         lines = why.explain(run, state, site)
         found.append(_record(run, state) | {"explanation": lines})
         for line in () if as_json else lines:
             echo(line)
     if as_json:
-        echo_json(found if found[1:] else found[0])
+        echo_json(found[0] if len(found) == 1 else found)
     raise SystemExit(code)
 
 

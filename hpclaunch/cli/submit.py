@@ -6,26 +6,28 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
-from hpclaunch.cli.sweep import Sweep, planned, sweep_options, take_jobs
+from hpclaunch.cli.sweep import Sweep, planned, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.request import Request, quote
+from hpclaunch.job.request import quote
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
 from hpclaunch.runs import groups, registry
 from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
+T = TypeVar("T")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
 
 
@@ -51,55 +53,47 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @click.option("--after", **_JOBS, help="Start once this job succeeded (repeatable).")
 @click.option("--after-any", **_JOBS, help="Start once this job ended, in any way (repeatable).")
 @click.option("--after-failed", **_JOBS, help="Start once this job failed (repeatable).")
+@click.option("--sweep", multiple=True, metavar="NAME=VALUES", help="A job for each of V1,V2 or A..B (repeatable).")
+@click.option("--sweep-file", type=FILE, help="A job for each row of a CSV; the first row has the names.")
+@click.option("--array", metavar="INDICES", help="A job for each of 0-9, 0-9:2 or 1,3,7.")
+@click.option("--at-most", type=click.IntRange(min=1), help="Jobs of the sweep that run at once.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
-@sweep_options
 @click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
 @HOST
 @REMOTE_FOLDER
 @_RESUME
 @quiet_option
-def submit_command(ctx: click.Context, /, wait_for_end: bool, follow: bool, **values: Any) -> None:
+def submit_command(
+    ctx: click.Context,
+    /,
+    yes: bool,
+    wait_for_end: bool,
+    follow: bool,
+    dry_run: bool,
+    script: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **values: Any,
+) -> None:
     """Submit COMMAND as a job and print only the job's id.
 
     Without a COMMAND, a bundled workload.
     """
     named = [(option, word, job) for option, word in _AFTER.items() for job in values.pop(option[2:].replace("-", "_"))]
-    for name in ("yes", "dry_run", "script", "as_json", "quiet"):  # read from ctx.params
-        del values[name]
     jobs = take_jobs(values, ctx.obj and ctx.obj.jobs)
     host, below, real = _place(ctx, values)
-    if jobs and (host or ctx.params["script"]):
-        other, use = (f"--host {host}", "submit it there") if host else ("--script", "give it a COMMAND")
-        raise HpclaunchError(f"a sweep does not go with {other}; {use}")
+    if jobs and (host or script):
+        raise HpclaunchError(f"a sweep does not go with {f'--host {host}' if host else '--script'}; use COMMAND, here")
     # An earlier job may make the program.
-    request, profile = planned_request(ctx, values, starts=not named, there=real, change=jobs.change if jobs else None)
+    request, profile = planned_request(ctx, values, starts=not named, there=real, change=jobs.first if jobs else None)
     kind = scheduler(profile.site.scheduler)
     before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
     if jobs:
-        runs = submit_sweep(planned(jobs, profile, request, ctx.params["quiet"]), profile, before, ctx.params)
-    else:
-        runs = _submit(request, profile, before, (host, below), ctx.params)
-    if runs and (wait_for_end or follow):
-        from hpclaunch.cli.progress import Progress
-        from hpclaunch.cli.runs import wait
-
-        if follow:
-            from hpclaunch.runs import logs
-
-            for run in runs:
-                with Progress([run]) as progress:
-                    for line in logs.read(run, None, progress.look):
-                        progress.clear()
-                        echo(line, err=True)
-        raise SystemExit(wait(runs)[1])
-
-
-def _submit(
-    request: Request, profile: Profile, before: list[str], place: tuple[str, str], options: dict[str, Any]
-) -> list[registry.Run]:
-    """Submit one job, and return its run; none with --dry-run. Raises HpclaunchError."""
-    script, quiet, as_json, (host, below), name = options["script"], options["quiet"], options["as_json"], place, ""
+        many = submit_sweep(planned(jobs, profile, request, quiet), profile, before, ctx.params)
+        _wait(many, wait_for_end, follow)
+        return
+    name = ""
     if script is None:
         plan = make_plan(profile, request)
         text = summarized(plan, quiet)
@@ -109,23 +103,27 @@ def _submit(
         if request.command or request.workload:
             raise HpclaunchError("COMMAND, --workload and --script exclude each other: give one of them")
         text, plan, name = own.read(script, profile)
-    if options["dry_run"]:
+    if dry_run:
         click.echo(text.encode(errors="surrogateescape"), nl=False)
-        return []
+        return
     if script is None:
-        _agree(plan, profile, options, host)
+        if not quiet and not host and at_terminal():
+            show_remaining(plan, profile)
+        confirm(plan, yes)
     elif (request.max_cost, request.confirm_above, plan.site.confirm_above) != (None, None, None):
         talk(f"warning: max_cost and confirm_above are not checked: the price of {script} is not known")
     if host:
         from hpclaunch.runs import remote
 
-        _show_files(plan, f"{host}:{below}", options["yes"], quiet)
-        return [_go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)]
-    from hpclaunch.executors.script import ScriptExecutor
+        _show_files(plan, f"{host}:{below}", yes, quiet)
+        run = _go_on(remote.prepare(plan, text, host, below, before, name), plan, as_json)
+    else:
+        from hpclaunch.executors.script import ScriptExecutor
 
-    # The id comes first: what fails after the scheduler's answer is a warning.
-    submitted = partial(_print_id, plan, Path(RUNS), as_json)
-    return _warned(lambda: [ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run])
+        # The id comes first: what fails after the scheduler's answer is a warning.
+        submitted = partial(_print_id, plan, Path(RUNS), as_json)
+        run = _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
+    _wait([run], wait_for_end, follow)
 
 
 def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dict[str, Any]) -> list[registry.Run]:
@@ -135,19 +133,31 @@ def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dic
             talk(f"the script of the first of {len(sweep.plans)} jobs; the others differ in their values only")
         click.echo(sweep.scripts[0].encode(errors="surrogateescape"), nl=False)
         return []
-    _agree(sweep.whole, profile, options)
+    if not options["quiet"] and at_terminal():
+        show_remaining(sweep.whole, profile)
+    confirm(sweep.whole, options["yes"])
     submitted = (lambda _: None) if options["as_json"] else partial(_print_id, None, Path(RUNS), False)
     runs = _warned(lambda: sweep.submit(before, submitted))
-    if options["as_json"]:
-        sweep.echo_json()
+    if options["as_json"] and (group := sweep.jobs.group):
+        about = to_builtins({"price": sweep.whole.cost, "elements": group.elements})
+        echo_json({"id": group.id, **sweep.whole.about, **about})
     return runs
 
 
-def _agree(plan: Plan, profile: Profile, options: dict[str, Any], host: str = "") -> None:
-    """Show what remains of the allocation, and ask above a limit. Raises HpclaunchError if the answer is no."""
-    if not options["quiet"] and not host and at_terminal():
-        show_remaining(plan, profile)
-    confirm(plan, options["yes"])
+def _wait(runs: list[registry.Run], wait_for_end: bool, follow: bool) -> None:
+    """Wait for the end of what was submitted if that was asked for, and exit with its code."""
+    if not (runs and (wait_for_end or follow)):
+        return
+    from hpclaunch.cli.progress import Progress
+    from hpclaunch.cli.runs import wait
+    from hpclaunch.runs import logs
+
+    for run in runs if follow else ():
+        with Progress([run]) as progress:
+            for line in logs.read(run, None, progress.look):
+                progress.clear()
+                echo(line, err=True)
+    raise SystemExit(wait(runs)[1])
 
 
 def _place(ctx: click.Context, values: dict[str, Any]) -> tuple[str, str, str]:
@@ -198,20 +208,20 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
 
     submitted = partial(_print_id, plan, folder / RUNS, as_json)
     try:
-        return _warned(lambda: [remote.finish(folder, submitted, plan)])[0]
+        return _warned(lambda: remote.finish(folder, submitted, plan))
     except KeyboardInterrupt:
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
 
 
-def _warned(submit: Callable[[], list[registry.Run]]) -> list[registry.Run]:
+def _warned(submit: Callable[[], T]) -> T:
     """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
         warnings.simplefilter("always", UserWarning)
-        runs = submit()
+        run = submit()
     for warning in found:
         talk(f"warning: {warning.message}")
-    return runs
+    return run
 
 
 def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None:

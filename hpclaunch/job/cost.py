@@ -25,21 +25,17 @@ class Cost(Struct, frozen=True):
         """Return the amount with its formula: `716.23 SU = 3 SU x 5 h x max(12 cpus, 380 GB / 7.95833 GB)`."""
         return f"{self} = {self.formula}" if self.formula else str(self)
 
+    def of_jobs(self, number: int) -> Cost:
+        """Return the amount of so many jobs."""
+        return Cost(round(self.amount * number, 2), self.unit, f"{number} jobs x {self.formula}")
+
 
 def job_cost(
-    charge: Charge | None,
-    *,
-    nodes: int,
-    gpus: int,
-    cpus: int,
-    mem_gb: float,
-    seconds: int,
-    attempts: int = 1,
-    jobs: int = 1,
+    charge: Charge | None, *, nodes: int, gpus: int, cpus: int, mem_gb: float, seconds: int, attempts: int = 1
 ) -> Cost | None:
-    """Return the cost of jobs of so many seconds in each attempt, or None without a charge: free, or not known.
+    """Return the cost of a job of so many seconds in each attempt, or None without a charge: free, or not known.
 
-    `gpus`, `cpus` and `mem_gb` are what one job occupies as a whole.
+    `gpus`, `cpus` and `mem_gb` are what the whole job occupies.
     """
     if charge is None:
         return None
@@ -47,12 +43,11 @@ def job_cost(
     texts = ", ".join(text for _, text in units.values())
     factors = [
         f"{charge.rate:g} {charge.unit}" if charge.rate != 1 else "",
-        f"{jobs} jobs" if jobs > 1 else "",
         f"{attempts} attempts" if attempts > 1 else "",
         f"{seconds / 3600:.6g} h",
         f"max({texts})" if len(units) > 1 else texts,
     ]
-    amount = round(charge.rate * max(number for number, _ in units.values()) * jobs * attempts * seconds / 3600, 2)
+    amount = round(charge.rate * max(number for number, _ in units.values()) * attempts * seconds / 3600, 2)
     return Cost(amount, charge.unit, " x ".join(filter(None, factors)))
 
 

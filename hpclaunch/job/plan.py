@@ -88,7 +88,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     run_id: str | None = None
     debug_rank: int | None = None
     interactive: str = ""
-    array: bool = False  # the job is all those of the request's sweep
+    array: dict[int, Plan] = {}  # its jobs by index, if they differ in more than that
     chosen: str = ""  # why this partition, if the request names none and it is not the default
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
@@ -258,7 +258,7 @@ class Plan(Resources, frozen=True, kw_only=True):
         nodes = f"{self.fewest_nodes - self.spares} to " if self.fewest_nodes else ""
         attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
         queued = not self.scheduler.here
-        jobs = f"{counted(len(self.request.sweep.elements), 'job')}, each " if self.request.sweep else ""
+        jobs = f"{self.request.jobs} jobs, each " if self.request.jobs > 1 else ""
         parts = {
             f"{jobs}{self.name} {self.partition_name}: {nodes}{counted(self.training_nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}": True,

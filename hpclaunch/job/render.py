@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from hpclaunch import __version__, paths
 from hpclaunch.errors import NOT_SHIPPED, TemplateError, did_you_mean
 from hpclaunch.job.plan import Plan
-from hpclaunch.job.request import PLACE, quote
+from hpclaunch.job.request import quote
 from hpclaunch.schedulers import Scheduler
 
 SUFFIX = ".sh.j2"
@@ -102,7 +102,7 @@ def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = 
         keep_trailing_newline=True,
         autoescape=False,  # shell, not HTML; the filter `sh` quotes
     )
-    environment.filters.update(sh=quote, path=_path, expand=_expand, swept=lambda text: _swept(text, plan))
+    environment.filters.update(sh=quote, path=_path, expand=_expand)
     try:
         script = environment.get_template(name).render(
             plan=plan, version=__version__, provenance=plan.request.command_line()
@@ -130,14 +130,6 @@ def _check_blocks(tree: jinja2.nodes.Template, file: Path, above: Iterable[jinja
         if isinstance(block, jinja2.nodes.Block) and block.name not in known:
             hint = did_you_mean(block.name, known)
             raise TemplateError(f"template {file}:{block.lineno}: unknown block {block.name!r}{hint}")
-
-
-def _swept(text: str, plan: Plan) -> str:
-    """Quote a text of the request; in an array, a value of its job takes each {NAME}'s place."""
-    if not (plan.array and plan.request.sweep and any(plan.request.sweep.elements.values())):
-        return quote(text)
-    parts = enumerate(re.split(PLACE, text))  # text, {NAME} of {{NAME}} or None, NAME or None, text, ...
-    return "".join(f'"$sweep_{part}"' if i % 3 == 2 else quote(part) for i, part in parts if part) or "''"
 
 
 def _path(text: str) -> str:

@@ -16,13 +16,11 @@ from hpclaunch.profile.yamlfile import mistakes
 JobName = Annotated[str, matches(r"[A-Za-z0-9._+-]{1,230}", "at most 230 letters, digits and ._+-")]
 Text = Annotated[str, matches(r"[^\x00]*", "text without a zero byte")]
 Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or MIN:MAX in quotes")]
-# The place of a sweep's value in a text; {{NAME}} is the text {NAME}.
-PLACE = r"\{(\{[A-Za-z_][A-Za-z0-9_]*\})\}|\{([A-Za-z_][A-Za-z0-9_]*)\}"
 _HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 HIDDEN = "(hidden)"
 # These do not change the script.
-_NOT_IN_PROVENANCE = ("command", "machine", "sweep", "max_cost", "confirm_above", "host", "remote_folder")
+_NOT_IN_PROVENANCE = ("command", "machine", "jobs", "max_cost", "confirm_above", "host", "remote_folder")
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,14 +38,6 @@ class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
     program_is_final: bool = False  # nor can it run as a job
     snapshot: str = ""  # the name of the code that the job runs
     program_saves: bool = True  # it seems to save before the walltime and to continue later
-
-
-class Sweep(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """The jobs of one request: their values by number, and the command and variables with places for these."""
-
-    elements: dict[int, dict[str, Text]] = {}
-    command: list[Text] = []
-    env: dict[Variable, Text] = {}
 
 
 class Basis(Struct, frozen=True):
@@ -106,7 +96,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     force: list[Word] = []  # Checks whose refusals only warn.
     command: list[Text] = []
     machine: Machine = Machine()
-    sweep: Sweep | None = None  # The request is that of its first job.
+    jobs: Count = 1  # So many differ in some values only; this is the first.
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

@@ -212,8 +212,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         mem_gb=nodes * (mem or 0),
         seconds=seconds,
         attempts=max_attempts,
-        jobs=len(request.sweep.elements) if request.sweep else 1,
     )
+    cost = cost.of_jobs(request.jobs) if cost and request.jobs > 1 else cost
     job_name = sizes.given("job_name", "request.job_name")
     if job_name is None:
         job_name = name_of(command, scheduler(site.scheduler))

@@ -6,10 +6,9 @@ Each group is one file in the user's state folder, written whole before its firs
 from __future__ import annotations
 
 import json
-import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from hpclaunch import paths
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.errors import SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.submit import hand_over, note
@@ -41,7 +40,7 @@ class Element(msgspec.Struct):
 class Group(msgspec.Struct, kw_only=True):
     """Elements that were submitted as one; `request` makes an element's with its values, `at_most` run at once.
 
-    The id of an array's group is the array's. `submitted` is in seconds since 1970.
+    With an `array` of so many jobs the id is the array's. `submitted` is in seconds since 1970.
     """
 
     id: str
@@ -52,12 +51,10 @@ class Group(msgspec.Struct, kw_only=True):
     request: dict[str, Any] = {}
     at_most: int | None = None
     about: dict[str, Any] = {}  # what else is known of one of its kind
-    array: bool = False
+    array: int = 0
 
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the values, in the order of their first use."""
-        return list(dict.fromkeys(name for element in self.elements for name in element.values))
+
+Jobs = Sequence[tuple[Element, "Plan", str]]  # each with its script
 
 
 def new(kind: str, site: str, values: Mapping[int, Mapping[str, Value]], **known: Any) -> Group:
@@ -66,71 +63,38 @@ def new(kind: str, site: str, values: Mapping[int, Mapping[str, Value]], **known
     return Group(id=run_folder.new_name(kind), kind=kind, site=site, submitted=time.time(), elements=elements, **known)
 
 
+def _file(group: Group) -> Path:
+    names = (quote(name, safe="", errors="surrogateescape") for name in (group.site, group.id))
+    return paths.user_state() / "groups" / f"{'-'.join(names)}.json"
+
+
 def register(group: Group) -> None:
     """Write the group's file, in place of an older one. Raises OSError if the state folder cannot be written."""
     _file(group).parent.mkdir(parents=True, exist_ok=True)
     paths.write_whole(_file(group), registry.encode(group))
 
 
-def _file(group: Group) -> Path:
-    names = (quote(name, safe="", errors="surrogateescape") for name in (group.site, group.id))
-    return paths.user_state() / "groups" / f"{'-'.join(names)}.json"
-
-
 def newest_first() -> list[Group]:
-    """Return the groups, the newest first; a file that is not a group's is named on stderr and skipped."""
+    """Return the groups, the newest first; a file that is not a group's is skipped."""
     found = []
     for path in (paths.user_state() / "groups").glob("*.json"):
-        try:
+        with suppress(OSError, ValueError, RecursionError, msgspec.ValidationError):
             found.append(msgspec.convert(json.loads(path.read_bytes()), Group))
-        except (OSError, ValueError, RecursionError, msgspec.ValidationError):
-            sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a group's file, skipped\n")
     return sorted(found, key=lambda group: -group.submitted)
 
 
-def find(name: str, site: str = "") -> tuple[Group, list[Element]] | None:
+def find(name: str) -> tuple[Group, list[Element]] | None:
     """Return the group of this name and those of its elements that are meant; None if there is none.
 
-    GROUP is all of them, GROUP:NUMBER one; with `site` the id of an element's run there is that element. An id may be
-    shortened to the part before its first dot or bracket. Raises HpclaunchError for an unknown number.
+    GROUP is all of them, GROUP:NUMBER one. An id may be shortened to the part before its first dot or bracket.
     """
     whole, _, number = name.rpartition(":")
     for group in newest_first():
         names = {group.id, group.id.split(".")[0], group.id.split("[")[0]}
-        if name in names:
-            return group, group.elements
-        for element in group.elements:
-            if (site == group.site and name in element.ids) or (whole in names and number == str(element.number)):
-                return group, [element]
-        if whole in names:
-            raise HpclaunchError(f"{name}: {whole} has no element {number!r}; `hpclaunch status {whole}` lists them")
+        one = [element for element in group.elements if whole in names and number == str(element.number)]
+        if elements := group.elements if name in names else one:
+            return group, elements
     return None
-
-
-def runs_of(group: Group, elements: Iterable[Element]) -> dict[int, Run]:
-    """Return the newest run of each of these elements that is submitted, by their numbers."""
-    known = {run.id: run for run in reversed(registry.newest_first()) if run.site == group.site}
-    ids = {element.number: element.ids[-1] for element in elements if element.ids}
-    there = {run_id: run for run_id in ids.values() if (run := known.get(run_id)) and run.path.is_dir()}
-    return {number: there.get(run_id) or registry.find([run_id])[0] for number, run_id in ids.items()}
-
-
-def runs(names: Sequence[str]) -> list[Run]:
-    """Return the runs of these names as `registry.find` does, of a group the newest of each element.
-
-    Without a name it is the newest run, with the group that it is of. Raises HpclaunchError for an unknown name, and
-    for a group of which nothing is submitted.
-    """
-    if not names:
-        (newest,) = registry.find([])
-        found = find(newest.id, newest.site)
-        return list(runs_of(found[0], found[0].elements).values()) if found else [newest]
-    of_groups = {name: list(runs_of(*found).values()) for name in names if (found := find(name))}
-    if none := next((name for name, mine in of_groups.items() if not mine), None):
-        raise HpclaunchError(f"{none} is not submitted; use: hpclaunch rerun {none} --failed")
-    plain = [name for name in names if name not in of_groups]
-    of_groups |= dict(zip(plain, ([run] for run in registry.find(plain)), strict=True)) if plain else {}
-    return [run for name in names for run in of_groups[name]]
 
 
 def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
@@ -141,81 +105,68 @@ def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
     ids = {(run.site, run.id) for run in chosen}
     for group in newest_first():
         found = [one for one in group.elements if one.ids and (group.site, one.ids[-1]) in ids]
-        if len(found) == len(ids):
+        if found and len(found) == len(ids):
             whole = len(found) == sum(bool(one.ids) for one in group.elements)
             return group, group.elements if whole else found
     return None
 
 
+def runs(names: Sequence[str]) -> list[Run]:
+    """Return the runs of these names as `registry.find` does, of a group the newest of each element.
+
+    Without a name it is the newest run, with the group that it is of. Raises HpclaunchError for an unknown name.
+    """
+    if not names and (newest := of(registry.find([]))):
+        names = [newest[0].id]
+    found = {name: find(name) for name in names}
+    if not any(found.values()):
+        return registry.find(names)
+    chosen: list[Run] = []
+    for name, one in found.items():
+        ids = [element.ids[-1] for element in one[1] if element.ids] if one else [name]
+        chosen += registry.find(ids, one[0].site if one else "") if ids else []
+    return chosen
+
+
 def arrays(chosen: Sequence[Run]) -> list[Run]:
     """Return the arrays of which all jobs are among these, to be cancelled at once, each as a run."""
     found = of(chosen)
-    return [structs.replace(chosen[0], id=found[0].id)] if found and found[0].array and found[1] else []
+    return [structs.replace(chosen[0], id=found[0].id)] if found and found[0].array == len(found[1]) else []
 
 
 def submit(
-    group: Group,
-    jobs: Sequence[tuple[Element, Plan, str]],
-    after: Sequence[str] = (),
-    submitted: Callable[[Element], None] = lambda _: None,
+    group: Group, jobs: Jobs, after: Sequence[str], submitted: Callable[[str], None], array: Plan | None = None
 ) -> list[Run]:
-    """Submit a job for each of these elements, with its plan and script; return the runs.
+    """Submit a job for each of these elements, `at_most` of the group to run at once; return the runs.
 
-    If `at_most` of the group run at once, each of the others starts after the end of an earlier one. `submitted` gets
-    each element as soon as it has its id. Raises SchedulerError, with how to go on if some are submitted.
+    With the plan of an `array` that is one, whose id a new group gets. `submitted` gets the group's id once the first
+    job has its own. Raises SchedulerError, with what to do about a rest.
     """
-    register(group)
+    ids: list[list[str]] = []  # of each job all attempts
     made: list[Run] = []
-    ends: list[str] = []
-    for element, plan, script in jobs:
-        earlier = len(ends) - (group.at_most or len(jobs))
+    if array:
+        (array_id,) = hand_over(array, jobs[0][2], after)
+        if not any(element.ids for element in group.elements):
+            group.id, group.array = array_id, len(jobs)
+        ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
+        submitted(group.id)
+    for (element, *_), own in zip(jobs, ids, strict=False):
+        element.ids += own
+    register(group)
+    for number, (element, plan, script) in enumerate(jobs):
+        earlier = [f"afterany:{ids[number - most][-1]}"] if (most := group.at_most or len(jobs)) <= number else []
         try:
-            ids = hand_over(plan, script, [*after, *([f"afterany:{ends[earlier]}"] if earlier >= 0 else [])])
+            ids += [] if array else [hand_over(plan, script, [*after, *earlier])]
         except SchedulerError as error:
-            if not any(one.ids for one in group.elements):
-                _file(group).unlink()
-            if not made:
-                raise
-            text = f"{len(made)} of {len(jobs)} jobs are submitted; for the others: hpclaunch rerun {group.id} --failed"
-            raise SchedulerError(*str(error).splitlines(), text) from None
-        element.ids.append(ids[0])
-        submitted(element)
-        _update(group)
-        made.append(note(plan.about, plan.hidden(), script, ids))
-        ends.append(ids[-1])
+            rest = f"{number} of {len(jobs)} jobs are submitted; for the others: hpclaunch rerun {group.id} --failed"
+            raise SchedulerError(*str(error).splitlines(), *([rest] if number else [])) from None
+        if not (array or number):
+            submitted(group.id)
+        made.append(note(plan.about, plan.hidden(), script, ids[number]))
+        if not array:
+            element.ids.append(ids[number][0])
+            register(group)
     return made
-
-
-def submit_array(
-    group: Group,
-    elements: Sequence[Element],
-    plans: Sequence[Plan],
-    array: Plan,
-    script: str,
-    after: Sequence[str] = (),
-    submitted: Callable[[Element], None] = lambda _: None,
-) -> list[Run]:
-    """Submit an array of these elements, each with its plan; return the runs. A new group gets the array's id.
-
-    `submitted` gets the first element as soon as all have their ids. Raises SchedulerError.
-    """
-    (array_id,) = hand_over(array, script, after)
-    if not any(element.ids for element in group.elements):
-        group.id, group.array = array_id, True
-    ids = array.scheduler.array_ids(array_id, [element.number for element in elements])
-    for element, run_id in zip(elements, ids, strict=True):
-        element.ids.append(run_id)
-    submitted(elements[0])
-    _update(group)
-    return [note(plan.about, plan.hidden(), script, [run_id]) for plan, run_id in zip(plans, ids, strict=True)]
-
-
-def _update(group: Group) -> None:
-    try:
-        register(group)
-    except OSError as error:
-        text = f"jobs of {group.id} are submitted, but {_file(group)} cannot be written: {error.strerror}"
-        warnings.warn(text, stacklevel=3)
 
 
 def with_all_attempts(plan: Plan) -> Plan:

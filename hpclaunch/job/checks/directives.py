@@ -156,10 +156,9 @@ def arrays(plan: Plan) -> Iterator[Found]:
         for wrong, text, key in rules[:1] if sure else rules:
             if wrong:
                 yield Found(f"{option.directive}: {text}", key, at=option.line)
-    jobs = len(plan.request.sweep.elements) if plan.request.sweep else 0
     for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
-        if most and jobs > most:
-            yield Found(f"{jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
+        if most and plan.request.jobs > most:
+            yield Found(f"{plan.request.jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
 
 
 def _array_size(text: str) -> int:
