@@ -71,12 +71,14 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
         talk(f"all jobs: {whole.price}")
     jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
     jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
-    submit_sweep(Sweep(jobs, whole, plans, scripts, None), profile, [], ctx.params)
+    submit_sweep(Sweep(jobs, whole, plans, scripts), profile, [], ctx.params)
 
 
 def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
     """Print what studies measured, and write their table and picture; the newest if none is named."""
-    known = [group for group in groups.newest_first() if group.kind == "scale"]
+    known = [
+        group for group in groups.newest_first() if group.kind == "scale" and any(one.ids for one in group.elements)
+    ]
     chosen = [one for name in names for one in known if one.id == name] if names else known[:1]
     if len(chosen) < max(len(names), 1):
         raise HpclaunchError(f"no scaling study {' or '.join(names)}; use: hpclaunch scale --nodes 1,2,4 -- COMMAND")
