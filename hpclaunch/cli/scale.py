@@ -11,7 +11,7 @@ from msgspec import structs, to_builtins
 
 from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, echo_table, json_option, talk
-from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, job_command
+from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import planned_request, quiet_option, summarized
 from hpclaunch.cli.runs import _pattern
 from hpclaunch.cli.submit import submit_sweep, yes_option
@@ -19,12 +19,8 @@ from hpclaunch.cli.sweep import Jobs, Sweep
 from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import Cost
-from hpclaunch.job.plan import Plan
 from hpclaunch.runs import groups
-from hpclaunch.studies import measure
-
-_EXAMPLES = "scale -N 1,2,4,8 -t 20m -- python train.py\nscale scale-20260131-235900-1a2b"
-_HEADER = ("NODES", "RANKS", "SAMPLES/S", "SPEED-UP", "EFFICIENCY", "EPOCH", "PRICE", "JOB")
+from hpclaunch.runs.scaling import measure
 
 
 def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[int]:
@@ -33,12 +29,11 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
     return sorted({int(word) for word in text.split(",") if word})
 
 
-@job_command("scale", epilog=_EXAMPLES, without="nodes")
+@job_command("scale", epilog="scale -N 1,2,4,8 -t 20m -- python train.py\nscale --json", without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
 @click.option("--weak/--strong", help="Work grows with the nodes, or is always the same.  [default: strong]")
 @click.option("--metric", type=_pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
-@click.option("--output", "-o", type=FILE, default=Path(), help="Folder for scaling.csv, scaling.svg, scaling.png.")
 @CONFIRM_ABOVE
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
@@ -51,45 +46,35 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
     newest; those of their jobs that have ended are compared, and drawn in one picture. --strong: the command does the
     same work on any number of nodes. --weak: each rank does; the program reads WORLD_SIZE.
     """
-    own = {
-        name: values.pop(name) for name in ("weak", "metric", "at_most", "output", "yes", "dry_run", "as_json", "quiet")
-    }
-    metric = own["metric"].pattern if own["metric"] else ""
-    if nodes:
-        request, profile = planned_request(ctx, values, starts=True)
-        plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
-        jobs = Jobs(
-            {number: {"nodes": number} for number in nodes}, own["at_most"] or (1 if plans[0].scheduler.here else None)
-        )
-        jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
-        submit_sweep(_study(jobs, plans, own["quiet"]), profile, [], ctx.params)
-    elif any(word.startswith("-") for word in values["command"]):  # options may follow the ids
-        with ctx.command.make_context(
-            "scale", [*values["command"]], ctx, allow_interspersed_args=True, default_map=own
-        ) as inner:
+    own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
+    words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
+    if not nodes and any(word.startswith("-") for word in words):  # options may follow the ids
+        with ctx.command.make_context("scale", [*words], ctx, allow_interspersed_args=True, default_map=own) as inner:
             ctx.command.invoke(inner)
-    else:
-        _show(values["command"], metric, own["output"], own["as_json"])
-
-
-def _study(jobs: Jobs, plans: list[Plan], quiet: bool) -> Sweep:
-    """Return the jobs with the price of all; print their summaries. Raises HpclaunchError for too high a price."""
+        return
+    if not nodes:
+        _show(words, metric, own["as_json"])
+        return
+    request, profile = planned_request(ctx, values, starts=True)
+    plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
     if len(names := {plan.partition_name for plan in plans}) > 1:
         raise HpclaunchError(f"these sizes run in several partitions, {', '.join(sorted(names))}; use --partition")
-    # Their warnings are mostly the same: those of the largest.
-    plans = [*(structs.replace(plan, warnings=[]) for plan in plans[:-1]), plans[-1]]
-    scripts = [summarized(groups.with_all_attempts(plan) if jobs.at_most else plan, quiet) for plan in plans]
-    whole, costs = plans[-1], [plan.cost for plan in plans if plan.cost]
-    if costs:
+    most = own["at_most"] or (1 if plans[0].scheduler.here else None)  # here they would slow each other down
+    plans = [groups.with_all_attempts(plan) for plan in plans] if most else plans
+    plans = [structs.replace(plan, warnings=plan.warnings if plan is plans[-1] else []) for plan in plans]
+    scripts, whole = [summarized(plan, own["quiet"]) for plan in plans], plans[-1]
+    if costs := [plan.cost for plan in plans if plan.cost]:
         cost = Cost(round(sum(one.amount for one in costs), 2), costs[0].unit, " + ".join(map(str, costs)))
-        most, whole = whole.request.max_cost, structs.replace(whole, cost=cost)
-        if most is not None and cost.amount > most:
-            raise HpclaunchError(f"all jobs may cost {cost.explained}, above the limit of {most:g} {cost.unit}")
+        whole = structs.replace(whole, cost=cost)
+        if request.max_cost is not None and cost.amount > request.max_cost:
+            raise HpclaunchError(f"all jobs may cost {cost.explained}, above the limit of {request.max_cost:g}")
         talk(f"all jobs: {whole.price}")
-    return Sweep(jobs, whole, plans, scripts, None)
+    jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
+    jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
+    submit_sweep(Sweep(jobs, whole, plans, scripts, None), profile, [], ctx.params)
 
 
-def _show(names: Sequence[str], metric: str, folder: Path, as_json: bool) -> None:
+def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
     """Print what studies measured, and write their table and picture; the newest if none is named."""
     known = [group for group in groups.newest_first() if group.kind == "scale"]
     chosen = [one for name in names for one in known if one.id == name] if names else known[:1]
@@ -99,7 +84,7 @@ def _show(names: Sequence[str], metric: str, folder: Path, as_json: bool) -> Non
     for group in chosen:
         runs = groups.runs([group.id])
         states, errors = schedulers.states(runs)
-        studies.append(measure.results(group, runs, states, metric))
+        studies.append(measure.results(group, runs, states, metric or group.about["metric"]))
         for line in [*(f"{job} left out: {reason}" for job, reason in studies[-1].left_out.items()), *errors]:
             talk(f"warning: {line}")
     if not (studies := [study for study in studies if study.sizes]):
@@ -114,16 +99,15 @@ def _show(names: Sequence[str], metric: str, folder: Path, as_json: bool) -> Non
             gain = f"{size.samples_per_second:,.1f}", f"{size.speed_up:.2f}", f"{100 * size.efficiency:.0f} %"
             rows.append((size.nodes, size.ranks, *gain, epoch, price, size.job))
         echo(study.caption)
-        echo_table(_HEADER, rows)
+        echo_table(("NODES", "RANKS", "SAMPLES/S", "SPEED-UP", "EFFICIENCY", "EPOCH", "PRICE", "JOB"), rows)
         echo("within 80 % efficiency: " + ", ".join(f"{counted(n, 'node')} {what}" for what, n in study.choice.items()))
-    folder.mkdir(parents=True, exist_ok=True)
     table = [{"study": one.id, "place": one.place, **to_builtins(size)} for one in studies for size in one.sizes]
-    with (folder / "scaling.csv").open("w", newline="") as file:
+    with Path("scaling.csv").open("w", newline="") as file:
         csv.writer(file).writerows([table[0], *(row.values() for row in table)])
     try:
-        from hpclaunch.studies import figure
+        from hpclaunch.runs.scaling import figure
+
+        figure.draw(studies)
+        talk("scaling.csv, scaling.svg and scaling.png are written")
     except ImportError as error:
         talk(f"scaling.csv is written, but no picture: {error}; use: pip install 'hpclaunch[plot]'")
-        return
-    figure.draw(studies, [folder / "scaling.svg", folder / "scaling.png"])
-    talk("scaling.csv, scaling.svg and scaling.png are written")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.schedulers.run_folder import METRICS
 
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
 
 def read(folder: Path) -> dict[str, float | str]:
-    """Return the metrics of a run by name: those of metrics.json, else the last of each column of the newest CSV.
-
-    What is not there, or cannot be read, has none.
-    """
+    """Return the metrics of a run by name, if any: of metrics.json, else the last of each column of the newest CSV."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         found = json.loads((folder / METRICS).read_bytes())
         return {name: value for name, value in dict(found).items() if isinstance(value, int | float | str)}
@@ -24,12 +24,4 @@ def read(folder: Path) -> dict[str, float | str]:
         with newest.open(newline="", errors="replace") as file:
             for row in csv.DictReader(file):
                 last |= {name: value for name, value in row.items() if name and value}
-    return {name: number(value) for name, value in last.items()}
-
-
-def number(text: str) -> float | str:
-    """Return the number that a text is, or the text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return {name: float(value) if NUMBER.fullmatch(value) else value for name, value in last.items()}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-from hpclaunch.studies.scaling import GOOD, Scaling, speed_up
+from hpclaunch.runs.scaling import GOOD, Scaling
 
 # Of each study. The colours differ for the colour-blind too (Okabe and Ito, https://jfly.uni-koeln.de/color).
 _LOOKS: tuple[dict[str, Any], ...] = (
@@ -21,14 +20,23 @@ _IDEAL: dict[str, Any] = {"color": "0.5", "linestyle": (0, (4, 3)), "linewidth":
 _SETTINGS: Any = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hpclaunch"}
 
 
-def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
-    """Draw speed-up, of several studies samples/s, and efficiency against nodes, into files of these names."""
+def draw(studies: Sequence[Scaling]) -> None:
+    """Draw speed-up, of several studies samples/s, and efficiency against nodes: scaling.svg and scaling.png, here."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(6.8, 3.3), layout="constrained")
         gain, efficiency = figure.subplots(1, 2)
         for i, study in enumerate(studies):
-            _curve(gain, efficiency, study, _LOOKS[i % 2], study.sizes[0].samples_per_second if studies[1:] else 1)
-        gain.plot([], [], **_IDEAL, label="ideal")
+            sizes, first, last = study.sizes, study.sizes[0].nodes, study.sizes[-1].nodes
+            nodes, unit = [size.nodes for size in sizes], sizes[0].samples_per_second if studies[1:] else 1
+            points, line = _LOOKS[i % 2] | {"linestyle": "none", "clip_on": False}, _LOOKS[i % 2] | {"marker": ""}
+            gain.plot([], [], **_LOOKS[i % 2], label=study.place)
+            gain.plot([first, last], [unit, unit * last / first], **_IDEAL, label="" if i else "ideal")
+            gain.plot(nodes, [unit * size.speed_up for size in sizes], **points)
+            efficiency.plot(nodes, [100 * size.efficiency for size in sizes], **points)
+            if study.serial_fraction is not None:
+                dense = [(last / first) ** (i / 64) for i in range(65)]
+                gain.plot([n * first for n in dense], [unit * study.fitted(n) for n in dense], **line)
+                efficiency.plot([n * first for n in dense], [100 * study.fitted(n) / n for n in dense], **line)
         gain.legend(frameon=False)
         gain.set(yscale="log", ylabel="samples/s" if studies[1:] else "speed-up")
         gain.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if studies[1:] else LogLocator(2))
@@ -37,23 +45,9 @@ def draw(studies: Sequence[Scaling], paths: Iterable[Path]) -> None:
         for axes in (gain, efficiency):
             axes.set(xlabel="nodes", xscale="log")
             axes.set_xticks(sorted({size.nodes for study in studies for size in study.sizes}))
+            axes.minorticks_off()
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
-            axes.minorticks_off()
         figure.supxlabel("\n".join(study.caption for study in studies), fontsize=6.5, color="0.3")
-        for path in paths:
-            figure.savefig(path, dpi=300, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def _curve(gain: Any, efficiency: Any, study: Scaling, look: dict[str, Any], unit: float) -> None:
-    """Draw one study: its ideal, the fit as a line, the measured sizes as points. `unit` is the smallest's value."""
-    nodes, serial = [size.nodes for size in study.sizes], study.serial_fraction
-    points, line = look | {"linestyle": "none"}, look | {"marker": ""}
-    gain.plot([], [], **look, label=study.place)
-    gain.plot([nodes[0], nodes[-1]], [unit, unit * nodes[-1] / nodes[0]], **_IDEAL)
-    gain.plot(nodes, [unit * size.speed_up for size in study.sizes], **points)
-    efficiency.plot(nodes, [100 * size.efficiency for size in study.sizes], **points)
-    if serial is not None:
-        dense = [(n, speed_up(n, serial, study.weak)) for n in ((nodes[-1] / nodes[0]) ** (i / 64) for i in range(65))]
-        gain.plot([n * nodes[0] for n, _ in dense], [unit * one for _, one in dense], **line)
-        efficiency.plot([n * nodes[0] for n, _ in dense], [100 * one / n for n, one in dense], **line)
+        figure.savefig("scaling.svg", metadata={"Date": None})
+        figure.savefig("scaling.png", dpi=300)
