@@ -126,6 +126,8 @@ _ROWS = (
     ("--network", _TEXT, "Network variables of the profile, by name, or none."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
+    ("--mail", _TEXT | {"metavar": "ADDRESS"}, "Have the scheduler send its mail of the job there."),
+    ("--mail-on", _TEXT, "At which events, of begin,end,fail.  [default: end,fail]"),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
     ("--max-restarts", _COUNT, "Start ranks again in the allocation, so often (torchrun)."),
     ("--min-nodes", _COUNT, "Go on with so many nodes if others die (torchrun)."),

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli import config
-from hpclaunch.cli.config import OF_A_SITE
+from hpclaunch.cli.config import OF_A_SITE, OF_CLUSTERS
 from hpclaunch.cli.echo import talk
 from hpclaunch.cli.options import SIZES
 from hpclaunch.errors import NOT_SHIPPED
@@ -107,7 +107,7 @@ def planned_request(
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
-    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
+    values = configured(ctx, values | _untyped(ctx, OF_CLUSTERS if local else ()), profile.name, not local)
     request = _request(ctx, values | {"site": site}, mistaken)
     request = change(request) if change else request
     if there:

@@ -242,8 +242,7 @@ def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
     except HpclaunchError as error:
         if job and re.fullmatch(kind.ids[0], job, re.ASCII):
             return [job]
-        others = kind.ids[1] and f"; jobs that are no runs of yours have ids like {kind.ids[1]}"
-        raise HpclaunchError(f"{option}: {error}{others}") from None
+        raise HpclaunchError(f"{option}: {error}{kind.ids[1]}") from None
     return [_last_attempt(option, run, kind, host) for run in runs]
 
 

@@ -80,6 +80,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     storage: list[Word] = []
     directive: list[Line] = []
     template: Line | None = None
+    mail: Word | None = None  # The scheduler's own mail.
+    mail_on: Annotated[str, matches(r"(begin|end|fail)(,(begin|end|fail))*", "some of begin,end,fail")] | None = None
     max_attempts: Count | None = None
     max_restarts: Count | None = None  # Restarts of the ranks inside the allocation, at most.
     min_nodes: Count | None = None  # Go on with fewer nodes, down to this many, if some die.

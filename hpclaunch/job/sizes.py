@@ -214,6 +214,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         attempts=max_attempts,
     )
     cost = cost.of_jobs(request.jobs) if cost and request.jobs > 1 else cost
+    mail = scheduler(site.scheduler).mail(request.mail, request.mail_on or "end,fail") if request.mail else []
     job_name = sizes.given("job_name", "request.job_name")
     if job_name is None:
         job_name = name_of(command, scheduler(site.scheduler))
@@ -231,7 +232,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", modules)),
-        "directives": Basis(("site.directives", "request.directive")),
+        "directives": Basis(("site.directives", "request.mail", "request.mail_on", "request.directive")),
         "cost": Basis(("partition.charge",), cost.explained if cost else ""),
         **{f"storage:{name}": basis for name, basis in storage.items()},
     }
@@ -256,7 +257,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or own_modules))),
         network=sizes.network(),
         storage=list(storage),
-        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
+        directives=site.directives + mail + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,
         cost=cost,
         max_attempts=max_attempts,

@@ -53,21 +53,24 @@ class Scheduler:
     array_lists = False  # the indices may be a list, as 1,3,7
     array_index = "SLURM_ARRAY_TASK_ID"  # holds a job's index; without arrays as Slurm's, for programs that read it
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
-    ids = "", ""  # a pattern of its jobs' ids, and examples; "" if all its jobs are ours
+    ids = "", ""  # a pattern of its jobs' ids, and what to use; "" if all its jobs are runs of ours
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
 
-        `after` has afterok:ID, afterany:ID and afternotok:ID, the words of Slurm and PBS for how a job must end first.
-        `name` is the job's if the script has none. Raises SchedulerError with the scheduler's own words.
+        `after` has afterok:ID, afterany:ID, afternotok:ID, `name` is for a script without one. Raises SchedulerError.
         """
         raise NotImplementedError
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
         """Submit a job and its further attempts, if jobs cannot; return the ids. `runs` has the run folders."""
         return [self.submit(script, after, name)]
+
+    def mail(self, address: str, events: str) -> list[str]:
+        """Return the directives that have mail sent at `events`, as begin,end,fail; none if it sends no mail."""
+        return []
 
     def states(self, jobs: Sequence[Job]) -> dict[str, State]:
         """Ask for all `jobs` at once; an id that the scheduler does not know is absent. Raises SchedulerError."""

@@ -27,7 +27,7 @@ if rank == 0:
 """
 
 
-@pytest.mark.parametrize("rates", [("0.5", "0.25"), slow("0.5", "0.25", "1", "2")])
+@pytest.mark.parametrize("rates", [("0.5", "0.25"), slow(("0.5", "0.25", "1", "2"))])
 def test_a_sweep_of_two_node_jobs(work, rates):
     """Jobs of two nodes, three at once; one fails, runs again in the same sweep, and the table has all."""
     (work / "program.py").write_text(PROGRAM)

@@ -53,7 +53,7 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
             if refused.fits(line):
                 at = line if line in plan.directives else read[line]
                 found = Found(f"{line}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns, at=at)
-                yield _instead(plan, plan.script, line, found) if plan.script and line in plan.directives else found
+                yield _instead(plan, plan.script, line, found) if plan.script and line in plan.script.lines else found
 
 
 def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:

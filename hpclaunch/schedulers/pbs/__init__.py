@@ -34,15 +34,14 @@ class Pbs(Scheduler):
     account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
     array_index = "PBS_ARRAY_INDEX"
-    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "123, 123.server, 123[] or 123[4].server"
+    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "; other jobs have ids like 123, 123.server, 123[] or 123[4].server"
     needs = ("qsub", "qstat", "qdel")
 
     states = staticmethod(states)
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through qsub's stdin, so that no file is left if it is refused."""
-        options = ["-W", f"depend={','.join(after)}"] if after else []
-        return _qsub(script, *options, *(["-N", name] if name else []))
+        return _qsub(script, *(["-W", f"depend={','.join(after)}"] if after else []), *(["-N", name] if name else []))
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
         """Submit a job and its further attempts, each after the one before.
@@ -60,6 +59,10 @@ class Pbs(Scheduler):
                 raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
             raise
         return ids
+
+    def mail(self, address: str, events: str) -> list[str]:
+        """Return -M and -m: `a` is for what PBS ends, the failure of a command is an end as any other."""
+        return [f"-M {address}", f"-m {'a' * ('fail' in events)}{'b' * ('begin' in events)}{'e' * (events != 'begin')}"]
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Delete every attempt, the last first, so that none starts because the one before it is gone."""

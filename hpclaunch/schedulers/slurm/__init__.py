@@ -41,7 +41,7 @@ class Slurm(Scheduler):
     array_directives = ("--array={}",)
     array_lists = True
     signal_directive = "--signal=USR2@90"
-    ids = r"\d+(_\d+)?", "123 or 123_4"
+    ids = r"\d+(_\d+)?", "; other jobs have ids like 123 or 123_4"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
     useful = ("sacct", "sacctmgr")
 
@@ -66,6 +66,10 @@ class Slurm(Scheduler):
                 "sbatch printed no job id: a limit on submitted jobs is reached (QOSMaxSubmitJobPerUserLimit)"
             )
         return answer.split(";")[0]  # ID;CLUSTER if there are several
+
+    def mail(self, address: str, events: str) -> list[str]:
+        """Return --mail-user and --mail-type, which has the same words."""
+        return [f"--mail-user={address}", f"--mail-type={events.upper()}"]
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Cancel with one scancel, which ignores jobs that have ended."""
