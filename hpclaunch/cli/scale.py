@@ -43,8 +43,8 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
     """Measure how COMMAND scales with the number of nodes.
 
     With --nodes it is submitted on each of them, and the study's id is printed. Without, name studies in place of
-    COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture. With --strong the
-    command does the same work on any number of nodes, with --weak each rank does; the program sees to that.
+    COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture. By --strong the
+    command does the same work on any number of nodes, by --weak each rank does; the program sees to that.
     """
     own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
     words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
