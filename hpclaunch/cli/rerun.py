@@ -64,7 +64,7 @@ def _found(job: str, failed: bool) -> tuple[Run, dict[str, Any], Jobs | None]:
         if not values:
             raise HpclaunchError(f"{job}: no job failed")
         return runs[0], dict(group.request), Jobs(values, group.at_most, group)
-    if failed or runs[1:]:
+    if failed or len(runs) != 1:
         raise HpclaunchError(f"{job} is no sweep; use rerun with the id of one job, without --failed")
     try:
         return runs[0], json.loads((runs[0].path / PLAN).read_bytes())["request"], None

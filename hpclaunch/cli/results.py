@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,9 +57,7 @@ def echo_elements(
     if form == "json":
         echo_json([{**number, "values": values, "metrics": found, **end} for number, values, found, end in records])
     elif form == "csv":
-        import csv
-
-        stdout = click.get_text_stream("stdout", errors="surrogateescape")
-        csv.writer(stdout, lineterminator="\n").writerows([names, *rows])
+        csv.writer(text := io.StringIO(), lineterminator="\n").writerows([names, *rows])
+        click.echo(text.getvalue().encode(errors="surrogateescape"), nl=False)
     else:
         echo_table(names, [[f"{cell:.5g}" if isinstance(cell, float) else cell for cell in row] for row in rows])

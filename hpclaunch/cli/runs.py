@@ -167,7 +167,9 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
             with mirror.reached(mine) if host else nullcontext():
-                schedulers.scheduler(name).cancel([*groups.arrays(mine), *mine])
+                group, elements = groups.of(mine) or (None, [])  # an array is cancelled at once
+                array = group.id if group and group.array == len(elements) else mine[0].id
+                schedulers.scheduler(name).cancel([msgspec.structs.replace(mine[0], id=array), *mine])
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue

@@ -136,11 +136,10 @@ def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dic
     if not options["quiet"] and at_terminal():
         show_remaining(sweep.whole, profile)
     confirm(sweep.whole, options["yes"])
-    submitted = (lambda _: None) if options["as_json"] else partial(_print_id, None, Path(RUNS), False)
-    runs = _warned(lambda: sweep.submit(before, submitted))
-    if options["as_json"] and (group := sweep.jobs.group):
-        about = to_builtins({"price": sweep.whole.cost, "elements": group.elements})
-        echo_json({"id": group.id, **sweep.whole.about, **about})
+    runs = _warned(lambda: sweep.submit(before))
+    if group := sweep.jobs.group:
+        about = {"id": group.id, **sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
+        echo_json(to_builtins(about)) if options["as_json"] else click.echo(group.id)
     return runs
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from hpclaunch.cli.echo import talk
 from hpclaunch.cli.requests import summarized
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job import sweep
@@ -45,20 +43,10 @@ def take_jobs(values: dict[str, Any], again: Jobs | None) -> Jobs | None:
     if again:
         return structs.replace(again, at_most=at_most or again.at_most)
     if settings or file:
-        return Jobs(sweep.product([*([_table(file)] if file else []), *map(sweep.axis, settings)]), at_most)
+        return Jobs(sweep.product([*([sweep.table(file)] if file else []), *map(sweep.axis, settings)]), at_most)
     if at_most and array is None:
         raise HpclaunchError(f"--at-most {at_most}: there is one job; use it with --sweep, --sweep-file or --array")
     return None if array is None else Jobs(sweep.indices(array), at_most)
-
-
-def _table(file: Path) -> sweep.Axis:
-    import csv  # only here: it takes time to import
-
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as rows:
-            return sweep.table(str(file), list(csv.reader(rows, strict=True)))
-    except (OSError, ValueError, csv.Error) as error:
-        raise HpclaunchError(f"--sweep-file {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 class Sweep(msgspec.Struct):
@@ -70,14 +58,14 @@ class Sweep(msgspec.Struct):
     scripts: list[str]
     array: Plan | None = None
 
-    def submit(self, after: Sequence[str], submitted: Callable[[str], None]) -> list[Run]:
-        """Submit all; `submitted` gets the sweep's id as soon as a job has its own. Raises SchedulerError."""
+    def submit(self, after: Sequence[str]) -> list[Run]:
+        """Submit all, as the group of `jobs`. Raises SchedulerError."""
         jobs, request, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
         request = structs.replace(request, command=template.command, env=template.env, jobs=1)
         group = jobs.group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
         group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request.hidden())
         chosen = [element for element in group.elements if element.number in jobs.values]
-        return groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, submitted, self.array)
+        return groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)
 
 
 def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Sweep:
@@ -88,12 +76,9 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
     if array := sweep.as_array(profile, whole, plans, jobs.at_most):
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
-    index, made, warned = whole.scheduler.array_index, [], {*whole.warnings}
+    made = []
     for number, one in own.items():
-        env = one.env if jobs.values[number] else one.env | {index: str(number)}
+        env = one.env if jobs.values[number] else one.env | {whole.scheduler.array_index: str(number)}
         plan = make_plan(profile, structs.replace(one, env=env, max_cost=None))
-        for warning in {*plan.warnings} - warned:
-            talk(f"warning: {warning}")
-        warned |= {*plan.warnings}
         made.append(groups.with_all_attempts(plan) if jobs.at_most else plan)
     return Sweep(jobs, whole, made, [render(plan)[0] for plan in made])

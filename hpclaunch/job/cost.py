@@ -25,10 +25,6 @@ class Cost(Struct, frozen=True):
         """Return the amount with its formula: `716.23 SU = 3 SU x 5 h x max(12 cpus, 380 GB / 7.95833 GB)`."""
         return f"{self} = {self.formula}" if self.formula else str(self)
 
-    def of_jobs(self, number: int) -> Cost:
-        """Return the amount of so many jobs."""
-        return Cost(round(self.amount * number, 2), self.unit, f"{number} jobs x {self.formula}")
-
 
 def job_cost(
     charge: Charge | None, *, nodes: int, gpus: int, cpus: int, mem_gb: float, seconds: int, attempts: int = 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 from msgspec import structs
 
@@ -19,7 +22,6 @@ from hpclaunch.profile.search import Profile
 MOST = 10_000  # jobs of a sweep
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _PLACE = rf"\{{(\{{{_NAME}\}})\}}|\{{({_NAME})\}}"  # {{NAME}} is the text {NAME}
-Elements = Mapping[int, Mapping[str, str]]  # the values of each job, by its number
 Axis = list[dict[str, str]]  # values that go together
 
 
@@ -38,13 +40,14 @@ def axis(setting: str) -> Axis:
     return [{name: value} for value in values]
 
 
-def table(file: str, rows: Sequence[Sequence[str]]) -> Axis:
-    """Return the values of a table whose first row has the names. Raises RequestError."""
-    names, *found = [row for row in rows if row] or [[]]
-    if not found or len({*names}) < len(names) or not all(re.fullmatch(_NAME, name) for name in names):
-        raise RequestError(f"{file}: use a first row of names, of letters, digits and _, each once, and rows of values")
-    if wrong := next((number for number, row in enumerate(found, 2) if len(row) != len(names)), None):
-        raise RequestError(f"{file}: row {wrong} has {len(found[wrong - 2])} values for {len(names)} names")
+def table(file: Path) -> Axis:
+    """Return the values of a CSV file whose first row has the names. Raises RequestError, and OSError."""
+    with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+        names, *found = [row for row in csv.reader(text) if row] or [[]]
+    wrong = [row for row in found if len(row) != len(names)]
+    if wrong or not found or len({*names}) < len(names) or not all(re.fullmatch(_NAME, name) for name in names):
+        use = "use a first row of names, of letters, digits and _, each once, and in each row a value for each name"
+        raise RequestError(f"{file}: {','.join(wrong[0] if wrong else names)!r}: {use}")
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
@@ -73,14 +76,11 @@ def indices(text: str) -> dict[int, dict[str, str]]:
     return {number: {} for number in found}
 
 
-def swept(template: Request, elements: Elements) -> Request:
-    """Return the request of the first of the elements, which knows their number.
-
-    Raises RequestError for a {name} that is not swept, and a name that has no place.
-    """
+def swept(template: Request, elements: Mapping[int, Mapping[str, str]]) -> Request:
+    """Return the request of the first job, which knows their number. Raises RequestError for a name without a place."""
     names = {name for values in elements.values() for name in values}
-    found = (one[2] for text in [*template.command, *template.env.values()] for one in re.finditer(_PLACE, text))
-    used = {name for name in found if name and names}
+    texts = [*template.command, *template.env.values()] if names else []
+    used = {found[2] for text in texts for found in re.finditer(_PLACE, text) if found[2]}
     if unknown := sorted(used - names):
         known = did_you_mean(unknown[0], names)
         raise RequestError(f"{{{unknown[0]}}} is not swept{known}; for the text itself, double the braces")
@@ -91,26 +91,20 @@ def swept(template: Request, elements: Elements) -> Request:
 
 def element(request: Request, template: Request, values: Mapping[str, str]) -> Request:
     """Return the request of one job, with its values in their places of the template's command and variables."""
-
-    def filled(text: str) -> str:
-        return re.sub(_PLACE, lambda found: found[1] or values[found[2]], text) if values else text
-
-    env = {name: filled(text) for name, text in template.env.items()}
-    return structs.replace(request, command=[*map(filled, template.command)], env=env, jobs=1)
+    fill = partial(re.sub, _PLACE, lambda found: found[1] or values[found[2]]) if values else str
+    env = {name: fill(text) for name, text in template.env.items()}
+    return structs.replace(request, command=[*map(fill, template.command)], env=env, jobs=1)
 
 
 def as_array(profile: Profile, plan: Plan, jobs: Mapping[int, Plan], at_most: int | None) -> Plan | None:
-    """Return the plan of these jobs as one array, or None if they must be single jobs.
-
-    An array of PBS has no further attempts: each would be the whole array. Raises RequestError if the site refuses it.
-    """
+    """Return the plan of these jobs as one array, or None if they must be single jobs. Raises RequestError."""
     kind, numbers = plan.scheduler, sorted(jobs)
     step = (numbers[1:] or [numbers[0] + 1])[0] - numbers[0]
     even = [*range(numbers[0], numbers[-1] + 1, step)] == numbers
     text = f"{numbers[0]}-{numbers[-1]}" + (f":{step}" if step > 1 else "") if even else ",".join(map(str, numbers))
     fits = 1 < len(numbers) <= (plan.site.max_array or MOST) and (even or kind.array_lists)
     if not (kind.array_directives and plan.site.arrays and fits) or (kind.resubmits and plan.max_attempts > 1):
-        return None
+        return None  # each attempt would be the whole array again
     lines = [line.format(text + (f"%{at_most}" if at_most else "")) for line in kind.array_directives]
     array = make_plan(profile, structs.replace(plan.request, directive=[*plan.request.directive, *lines]))
     alike = all(one.request == jobs[numbers[0]].request for one in jobs.values())

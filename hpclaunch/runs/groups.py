@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,14 +25,12 @@ from hpclaunch.schedulers import run_folder
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
 
-Value = str | int | float
-
 
 class Element(msgspec.Struct):
     """What is run once in a group: its number, what is different in it, the ids of its runs, the newest last."""
 
     number: int
-    values: dict[str, Value]
+    values: dict[str, Any]
     ids: list[str] = []
 
 
@@ -54,24 +51,17 @@ class Group(msgspec.Struct, kw_only=True):
     array: int = 0
 
 
-Jobs = Sequence[tuple[Element, "Plan", str]]  # each with its script
-
-
-def new(kind: str, site: str, values: Mapping[int, Mapping[str, Value]], **known: Any) -> Group:
+def new(kind: str, site: str, values: Mapping[int, Mapping[str, Any]], **known: Any) -> Group:
     """Return a group of these elements, by number, of which none is submitted yet."""
     elements = [Element(number, dict(mine)) for number, mine in values.items()]
     return Group(id=run_folder.new_name(kind), kind=kind, site=site, submitted=time.time(), elements=elements, **known)
 
 
-def _file(group: Group) -> Path:
-    names = (quote(name, safe="", errors="surrogateescape") for name in (group.site, group.id))
-    return paths.user_state() / "groups" / f"{'-'.join(names)}.json"
-
-
 def register(group: Group) -> None:
     """Write the group's file, in place of an older one. Raises OSError if the state folder cannot be written."""
-    _file(group).parent.mkdir(parents=True, exist_ok=True)
-    paths.write_whole(_file(group), registry.encode(group))
+    name = "-".join(quote(word, safe="", errors="surrogateescape") for word in (group.site, group.id))
+    (folder := paths.user_state() / "groups").mkdir(parents=True, exist_ok=True)
+    paths.write_whole(folder / f"{name}.json", registry.encode(group))
 
 
 def newest_first() -> list[Group]:
@@ -84,13 +74,10 @@ def newest_first() -> list[Group]:
 
 
 def find(name: str) -> tuple[Group, list[Element]] | None:
-    """Return the group of this name and those of its elements that are meant; None if there is none.
-
-    GROUP is all of them, GROUP:NUMBER one. An id may be shortened to the part before its first dot or bracket.
-    """
+    """Return the group of a name, GROUP or GROUP:NUMBER, and its elements that are meant; None if there is none."""
     whole, _, number = name.rpartition(":")
     for group in newest_first():
-        names = {group.id, group.id.split(".")[0], group.id.split("[")[0]}
+        names = {group.id, group.id.split(".")[0], group.id.split("[")[0]}  # also without PBS's server and brackets
         one = [element for element in group.elements if whole in names and number == str(element.number)]
         if elements := group.elements if name in names else one:
             return group, elements
@@ -98,24 +85,17 @@ def find(name: str) -> tuple[Group, list[Element]] | None:
 
 
 def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
-    """Return the group of which all these are the newest runs of elements, and those elements; None if there is none.
-
-    With all that are submitted, the elements that are not are among them.
-    """
+    """Return the group of which these are the newest runs, and the elements; of all runs with those never submitted."""
     ids = {(run.site, run.id) for run in chosen}
     for group in newest_first():
         found = [one for one in group.elements if one.ids and (group.site, one.ids[-1]) in ids]
         if found and len(found) == len(ids):
-            whole = len(found) == sum(bool(one.ids) for one in group.elements)
-            return group, group.elements if whole else found
+            return group, group.elements if len(found) == sum(bool(one.ids) for one in group.elements) else found
     return None
 
 
 def runs(names: Sequence[str]) -> list[Run]:
-    """Return the runs of these names as `registry.find` does, of a group the newest of each element.
-
-    Without a name it is the newest run, with the group that it is of. Raises HpclaunchError for an unknown name.
-    """
+    """Return what `registry.find` does; of a group, also if the newest run is of one, the newest of each element."""
     if not names and (newest := of(registry.find([]))):
         names = [newest[0].id]
     found = {name: find(name) for name in names}
@@ -128,44 +108,36 @@ def runs(names: Sequence[str]) -> list[Run]:
     return chosen
 
 
-def arrays(chosen: Sequence[Run]) -> list[Run]:
-    """Return the arrays of which all jobs are among these, to be cancelled at once, each as a run."""
-    found = of(chosen)
-    return [structs.replace(chosen[0], id=found[0].id)] if found and found[0].array == len(found[1]) else []
-
-
 def submit(
-    group: Group, jobs: Jobs, after: Sequence[str], submitted: Callable[[str], None], array: Plan | None = None
+    group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
 ) -> list[Run]:
-    """Submit a job for each of these elements, `at_most` of the group to run at once; return the runs.
+    """Submit these elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs.
 
-    With the plan of an `array` that is one, whose id a new group gets. `submitted` gets the group's id once the first
-    job has its own. Raises SchedulerError, with what to do about a rest.
+    Raises SchedulerError, with the group's id and what to do about the others if only some are submitted.
     """
-    ids: list[list[str]] = []  # of each job all attempts
-    made: list[Run] = []
-    if array:
-        (array_id,) = hand_over(array, jobs[0][2], after)
-        if not any(element.ids for element in group.elements):
-            group.id, group.array = array_id, len(jobs)
-        ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
-        submitted(group.id)
-    for (element, *_), own in zip(jobs, ids, strict=False):
-        element.ids += own
-    register(group)
-    for number, (element, plan, script) in enumerate(jobs):
-        earlier = [f"afterany:{ids[number - most][-1]}"] if (most := group.at_most or len(jobs)) <= number else []
-        try:
-            ids += [] if array else [hand_over(plan, script, [*after, *earlier])]
-        except SchedulerError as error:
-            rest = f"{number} of {len(jobs)} jobs are submitted; for the others: hpclaunch rerun {group.id} --failed"
-            raise SchedulerError(*str(error).splitlines(), *([rest] if number else [])) from None
-        if not (array or number):
-            submitted(group.id)
-        made.append(note(plan.about, plan.hidden(), script, ids[number]))
-        if not array:
-            element.ids.append(ids[number][0])
-            register(group)
+    most, ids, made = group.at_most or len(jobs), [], []  # ids: of each job all attempts
+    try:
+        if array:
+            (array_id,) = hand_over(array, jobs[0][2], after)
+            if not any(element.ids for element in group.elements):
+                group.id, group.array = array_id, len(jobs)
+            ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
+            for (element, *_), own in zip(jobs, ids, strict=True):
+                element.ids += own
+        register(group)
+        for number, (element, plan, script) in enumerate(jobs):
+            if not array:
+                earlier = [f"afterany:{ids[number - most][-1]}"] if number >= most else []
+                ids.append(hand_over(plan, script, [*after, *earlier]))
+            made.append(note(plan.about, plan.hidden(), script, ids[number]))
+            if not array:
+                element.ids.append(made[-1].id)
+                register(group)
+    except (SchedulerError, OSError, KeyboardInterrupt) as error:
+        if not ids:
+            raise
+        rest = f"{len(ids)} of {len(jobs)} jobs are submitted; for others: hpclaunch rerun {group.id} --failed"
+        raise SchedulerError(*(str(error) or "interrupted").splitlines(), rest) from None
     return made
 
 

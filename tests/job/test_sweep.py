@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -70,8 +71,9 @@ def test_bad_indices_are_refused(text):
 )
 def test_a_bad_table_is_refused(rows):
     """A table has names in its first row, and a value for each in every other."""
+    Path("runs.csv").write_text("\n".join(map(",".join, rows)))
     with pytest.raises(RequestError, match=re.escape("runs.csv: ")):
-        sweep.table("runs.csv", rows)
+        sweep.table(Path("runs.csv"))
 
 
 def test_what_is_swept_twice_is_refused():

@@ -86,8 +86,8 @@ class Slurm(Scheduler):
         return ["salloc", *options, *step, "bash", "--rcfile", str(script), "-i"]
 
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
-        """Let Slurm start the same job again."""
-        call(["scontrol", "requeue", environment[self.job_variable]], seconds=STATE_SECONDS)
+        """Let Slurm start the same job again, by its name in an array: SLURM_JOB_ID of the last job is the array's."""
+        call(["scontrol", "requeue", folder.name], seconds=STATE_SECONDS)
 
     def output(self, job: Job) -> Path | None:
         """Return NAME_ID.out or slurm-ID.out, or the file that the script names by --output."""
