@@ -72,7 +72,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
         raise SystemExit(code)
     if limit == 1 and (found := groups.of(chosen)):
-        from hpclaunch.cli.results import echo_elements
+        from hpclaunch.cli.sweep import echo_elements
 
         echo_elements(found[1], chosen, states)
         raise SystemExit(code)
