@@ -36,15 +36,15 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
 @CONFIRM_ABOVE
 @yes_option
-@click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the first script and submit nothing.")
 @json_option
 @quiet_option
 def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> None:
-    """Submit COMMAND on each number of --nodes, or show what that measured.
+    """Measure how COMMAND scales with the number of nodes.
 
-    The first prints the id of the study. Without --nodes, in place of COMMAND are the ids of studies, by default the
-    newest; those of their jobs that have ended are compared, and drawn in one picture. --strong: the command does the
-    same work on any number of nodes. --weak: each rank does; the program reads WORLD_SIZE.
+    With --nodes it is submitted on each of them, and the study's id is printed. Without, name studies in place of
+    COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture. By --strong the
+    command does the same work on any number of nodes, by --weak each rank does; the program sees to that.
     """
     own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
     words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
@@ -71,12 +71,12 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
         talk(f"all jobs: {whole.price}")
     jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
     jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
-    submit_sweep(Sweep(jobs, whole, plans, scripts, None), profile, [], ctx.params)
+    submit_sweep(Sweep(jobs, whole, plans, scripts), profile, [], ctx.params)
 
 
 def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
     """Print what studies measured, and write their table and picture; the newest if none is named."""
-    known = [group for group in groups.newest_first() if group.kind == "scale"]
+    known = [one for one in groups.newest_first() if one.kind == "scale" and any(part.ids for part in one.elements)]
     chosen = [one for name in names for one in known if one.id == name] if names else known[:1]
     if len(chosen) < max(len(names), 1):
         raise HpclaunchError(f"no scaling study {' or '.join(names)}; use: hpclaunch scale --nodes 1,2,4 -- COMMAND")

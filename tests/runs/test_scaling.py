@@ -77,7 +77,7 @@ def measured(tmp_path, files: dict[str, str], state: str = "COMPLETED", metric: 
     [
         {"samples_per_second": 250, "loss": 3},
         {"train_samples_per_second": 250, "eval_samples_per_second": 900},
-        {"train|device/samples_per_sec": 31, "train|global/samples_per_sec": 250},
+        {"train|device/samples_per_sec": 31, "train|samples_per_sec": 250, "train|batches_per_sec": 7},
         {"val/img/s": 1, "train/img/s": 250},
         {"throughput": 250, "test throughput": "none"},
     ],

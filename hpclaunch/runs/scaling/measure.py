@@ -16,7 +16,7 @@ from hpclaunch.runs.scaling import Scaling, Size
 from hpclaunch.schedulers import Key, run_folder
 from hpclaunch.schedulers.job import COMPLETED, State
 
-# As programs name them: samples_per_second, train|global/samples_per_sec, img/s, train_tokens_per_second, throughput.
+# As programs name them: samples_per_second, train|samples_per_sec, img/s, train_tokens_per_second, throughput.
 _RATE = r"(samples?|images?|imgs?|examples?|tokens?|items?)[ _]?(/|per)[ _]?s(ec(ond)?s?)?|throughput"
 _EPOCH = r"epoch[ _](seconds|time)|(seconds|time)[ _]per[ _]epoch"
 _SAMPLES = r"(samples|images)[ _]per[ _]epoch"
@@ -50,7 +50,7 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
 def _named(pattern: str, found: Mapping[str, float | str]) -> float | None:
     """Return the positive number whose name fits: of all ranks rather than of one, and not of a validation."""
     names = [name for name in found if re.fullmatch(rf"(?i)(?!(.*[\W_])?(e?val|test))(.*[\W_])?({pattern})", name)]
-    numbers = [found[name] for name in sorted(names, key=lambda name: "global" not in name)]
+    numbers = [found[name] for name in sorted(names, key=lambda name: "device" in name)]
     return next((one for one in numbers if isinstance(one, int | float) and 0 < one < float("inf")), None)
 
 
