@@ -34,9 +34,7 @@ def axis(setting: str) -> Axis:
         first, last = map(int, numbers.groups()) if numbers else (0, 0)
         wrong = not 0 <= last - first < MOST or (not numbers and re.fullmatch(r"-?\d+\.\.[^/]*", part))
         if wrong or not part or not re.fullmatch(_NAME, name):
-            raise RequestError(
-                f"--sweep {setting}: {part!r}: use NAME=V1,V2 or NAME=A..B, at most {MOST:,} whole numbers"
-            )
+            raise RequestError(f"--sweep {setting}: {part!r}: use NAME=V1,V2 or NAME=A..B, at most {MOST:,} numbers")
         values += map(str, range(first, last + 1)) if numbers else [part]
     return [{name: value} for value in values]
 

@@ -108,7 +108,7 @@ def runs(names: Sequence[str]) -> list[Run]:
 def submit(
     group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
 ) -> list[Run]:
-    """Submit these elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
+    """Submit elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
     most, ids, made = group.at_most or len(jobs), [], []  # ids: of each job all attempts
     try:
         if array:
