@@ -42,7 +42,7 @@ COMMANDS = {
     "wait": "runs.wait_command",
     "cancel": "runs.cancel_command",
     "why": "runs.why_command",
-    "results": "results.results_command",
+    "results": "sweep.results_command",
     "fetch": "runs.fetch_command",
     "site": "site.site_group",
     "doctor": "doctor.doctor_command",

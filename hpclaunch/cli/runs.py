@@ -72,7 +72,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
         raise SystemExit(code)
     if limit == 1 and (found := groups.of(chosen)):
-        from hpclaunch.cli.results import echo_elements
+        from hpclaunch.cli.sweep import echo_elements
 
         echo_elements(found[1], chosen, states)
         raise SystemExit(code)
@@ -167,9 +167,13 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
             with mirror.reached(mine) if host else nullcontext():
-                group, elements = groups.of(mine) or (None, [])  # an array is cancelled at once
-                array = group.id if group and group.array == len(elements) else mine[0].id
-                schedulers.scheduler(name).cancel([msgspec.structs.replace(mine[0], id=array), *mine])
+                kind, (group, elements) = schedulers.scheduler(name), groups.of(mine) or (None, [])
+                if group and group.array == len(elements):  # all of an array, which is cancelled at once
+                    ids = kind.array_ids(group.id, [element.number for element in elements])
+                    array = msgspec.structs.replace(mine[0], id=group.id)
+                    kind.cancel([array, *(run for run in mine if run.id not in ids)])
+                else:
+                    kind.cancel(mine)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue

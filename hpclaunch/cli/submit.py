@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -27,7 +27,6 @@ from hpclaunch.runs import groups, registry
 from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
-T = TypeVar("T")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever the price.")
 
 
@@ -90,8 +89,7 @@ def submit_command(
     kind = scheduler(profile.site.scheduler)
     before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
     if jobs:
-        many = submit_sweep(planned(jobs, profile, request, quiet), profile, before, ctx.params)
-        _wait(many, wait_for_end, follow)
+        _wait(submit_sweep(planned(jobs, profile, request, quiet), profile, before, ctx.params), wait_for_end, follow)
         return
     name = ""
     if script is None:
@@ -129,18 +127,15 @@ def submit_command(
 def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dict[str, Any]) -> list[registry.Run]:
     """Submit the jobs of a sweep, and return their runs; none with --dry-run. Raises HpclaunchError."""
     if options["dry_run"]:
-        if not sweep.array:
-            talk(f"the script of the first of {len(sweep.plans)} jobs; the others differ in their values only")
         click.echo(sweep.scripts[0].encode(errors="surrogateescape"), nl=False)
         return []
     if not options["quiet"] and at_terminal():
         show_remaining(sweep.whole, profile)
     confirm(sweep.whole, options["yes"])
-    runs = _warned(lambda: sweep.submit(before))
-    if group := sweep.jobs.group:
-        about = {"id": group.id, **sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
-        echo_json(to_builtins(about)) if options["as_json"] else click.echo(group.id)
-    return runs
+    group, runs = _warned(lambda: sweep.submit(before))
+    about = {"id": group.id, **sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
+    echo_json(to_builtins(about)) if options["as_json"] else click.echo(group.id)
+    return list(runs)
 
 
 def _wait(runs: list[registry.Run], wait_for_end: bool, follow: bool) -> None:
@@ -202,7 +197,7 @@ def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
         talk(f"warning: {path} stays here: git ignores it, or it is hidden")
 
 
-def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> registry.Run:
+def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> Any:
     from hpclaunch.runs import remote
 
     submitted = partial(_print_id, plan, folder / RUNS, as_json)
@@ -212,7 +207,7 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
 
 
-def _warned(submit: Callable[[], T]) -> T:
+def _warned(submit: Callable[[], Any]) -> Any:
     """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own

@@ -1,13 +1,20 @@
-"""Sweeps: the options of `submit` that make one, and its submission as an array or as single jobs."""
+"""Sweeps: the options of `submit` that make one, its submission as an array or as single jobs, its results."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import msgspec
 from msgspec import structs
 
+from hpclaunch import schedulers
+from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
+from hpclaunch.cli.help import Command
+from hpclaunch.cli.options import JOB_IDS
 from hpclaunch.cli.requests import summarized
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job import sweep
@@ -16,9 +23,10 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import Request
 from hpclaunch.profile.search import Profile
-from hpclaunch.runs import groups
-from hpclaunch.runs.groups import Group
+from hpclaunch.runs import groups, metrics
+from hpclaunch.runs.groups import Element
 from hpclaunch.runs.registry import Run
+from hpclaunch.schedulers.job import State
 
 
 class Jobs(msgspec.Struct):
@@ -26,7 +34,7 @@ class Jobs(msgspec.Struct):
 
     values: dict[int, dict[str, Any]]
     at_most: int | None = None
-    group: Group | None = None
+    group: groups.Group | None = None
     template: Request | None = None  # with the values' places
 
     def first(self, template: Request) -> Request:
@@ -58,14 +66,15 @@ class Sweep(msgspec.Struct):
     scripts: list[str]
     array: Plan | None = None
 
-    def submit(self, after: Sequence[str]) -> list[Run]:
-        """Submit all, as the group of `jobs`. Raises SchedulerError."""
+    def submit(self, after: Sequence[str]) -> tuple[groups.Group, list[Run]]:
+        """Submit all; return their group and runs. Raises SchedulerError."""
         jobs, request, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
         request = structs.replace(request, command=template.command, env=template.env, jobs=1)
-        group = jobs.group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
+        group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
         group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request.hidden())
         chosen = [element for element in group.elements if element.number in jobs.values]
-        return groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)
+        mine = [*zip(chosen, self.plans, self.scripts, strict=True)]
+        return group, groups.submit(group, mine, after, self.array)
 
 
 def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Sweep:
@@ -76,9 +85,50 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
     if array := sweep.as_array(profile, whole, plans, jobs.at_most):
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
+    talk(f"{len(own)} single jobs; --dry-run prints the script of the first, the others differ in their values only")
     made = []
     for number, one in own.items():
         env = one.env if jobs.values[number] else one.env | {whole.scheduler.array_index: str(number)}
         plan = make_plan(profile, structs.replace(one, env=env, max_cost=None))
         made.append(groups.with_all_attempts(plan) if jobs.at_most else plan)
     return Sweep(jobs, whole, made, [render(plan)[0] for plan in made])
+
+
+@click.command("results", cls=Command, epilog="results\nresults 1234567 --csv")
+@click.argument("sweep", required=False, **JOB_IDS)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@json_option
+def results_command(sweep: str | None, as_csv: bool, as_json: bool) -> None:
+    """Show the values of each job of a sweep, or of the newest, and the metrics in its run folder."""
+    runs = groups.runs([sweep] if sweep else [])
+    if (found := groups.of(runs)) is None:
+        raise HpclaunchError(f"{sweep or 'the newest job'} is no sweep; `submit --sweep` prints the id of one")
+    answers, errors = schedulers.states(runs)
+    for error in errors:
+        talk(f"warning: {error}")
+    states = [answers[run.site, run.id] for run in runs]
+    echo_elements(found[1], runs, states, "json" if as_json else "csv" if as_csv else "", measured=True)
+
+
+def echo_elements(
+    elements: Sequence[Element], runs: Sequence[Run], states: Sequence[State], form: str = "", measured: bool = False
+) -> None:
+    """Print the elements of these runs as a table, or in the `form` csv or json: their values, metrics and states."""
+    pairs = zip(runs, states, strict=True)
+    known = {run.id: (state, metrics.read(run.path) if measured else {}) for run, state in pairs}
+    records: list[Any] = []
+    for one in elements:
+        job = one.ids[-1] if one.ids else ""
+        state, found = known.get(job, (State("not submitted"), {}))
+        end = {"state": state.word, "exit_code": state.exit_code, "job": job, "note": state.reason}
+        records.append(({"element": one.number}, one.values, found, end))
+    names = list(dict.fromkeys(name for part in zip(*records, strict=True) for cells in part for name in cells))
+    merged = ({**number, **found, **values, **end} for number, values, found, end in records)
+    rows = [["" if row.get(name) is None else row[name] for name in names] for row in merged]
+    if form == "json":
+        echo_json([{**number, "values": values, "metrics": found, **end} for number, values, found, end in records])
+    elif form == "csv":
+        csv.writer(text := io.StringIO(), lineterminator="\n").writerows([names, *rows])
+        click.echo(text.getvalue().encode(errors="surrogateescape"), nl=False)
+    else:
+        echo_table(names, [[f"{cell:.5g}" if isinstance(cell, float) else cell for cell in row] for row in rows])

@@ -34,8 +34,7 @@ def axis(setting: str) -> Axis:
         first, last = map(int, numbers.groups()) if numbers else (0, 0)
         wrong = not 0 <= last - first < MOST or (not numbers and re.fullmatch(r"-?\d+\.\.[^/]*", part))
         if wrong or not part or not re.fullmatch(_NAME, name):
-            use = f"use NAME=V1,V2, or NAME=A..B for whole numbers from A up to B, at most {MOST:,}"
-            raise RequestError(f"--sweep {setting}: {part!r} cannot be read; {use}")
+            raise RequestError(f"--sweep {setting}: {part!r}: use NAME=V1,V2 or NAME=A..B, at most {MOST:,} numbers")
         values += map(str, range(first, last + 1)) if numbers else [part]
     return [{name: value} for value in values]
 
@@ -46,8 +45,8 @@ def table(file: Path) -> Axis:
         names, *found = [row for row in csv.reader(text) if row] or [[]]
     wrong = [row for row in found if len(row) != len(names)]
     if wrong or not found or len({*names}) < len(names) or not all(re.fullmatch(_NAME, name) for name in names):
-        use = "use a first row of names, of letters, digits and _, each once, and in each row a value for each name"
-        raise RequestError(f"{file}: {','.join(wrong[0] if wrong else names)!r}: {use}")
+        row = ",".join(wrong[0] if wrong else names)
+        raise RequestError(f"{file}: {row!r}: use a first row of names, each once, and rows with a value for each name")
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
@@ -82,8 +81,7 @@ def swept(template: Request, elements: Mapping[int, Mapping[str, str]]) -> Reque
     texts = [*template.command, *template.env.values()] if names else []
     used = {found[2] for text in texts for found in re.finditer(_PLACE, text) if found[2]}
     if unknown := sorted(used - names):
-        known = did_you_mean(unknown[0], names)
-        raise RequestError(f"{{{unknown[0]}}} is not swept{known}; for the text itself, double the braces")
+        raise RequestError(f"{{{unknown[0]}}} is not swept{did_you_mean(unknown[0], names)}; as text it is {{{{...}}}}")
     if unused := sorted(names - used):
         raise RequestError(f"{unused[0]} is not used: write {{{unused[0]}}} in COMMAND or in --env NAME=VALUE")
     return structs.replace(element(template, template, next(iter(elements.values()))), jobs=len(elements))

@@ -35,15 +35,12 @@ class Element(msgspec.Struct):
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Elements that were submitted as one; `request` makes an element's with its values, `at_most` run at once.
-
-    With an `array` of so many jobs the id is the array's. `submitted` is in seconds since 1970.
-    """
+    """Elements that were submitted as one, `at_most` to run at once; `array` jobs as an array, whose id it has."""
 
     id: str
     kind: str
     site: str
-    submitted: float
+    submitted: float  # in seconds since 1970
     elements: list[Element]
     request: dict[str, Any] = {}
     at_most: int | None = None
@@ -111,10 +108,7 @@ def runs(names: Sequence[str]) -> list[Run]:
 def submit(
     group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
 ) -> list[Run]:
-    """Submit these elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs.
-
-    Raises SchedulerError, with the group's id and what to do about the others if only some are submitted.
-    """
+    """Submit elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
     most, ids, made = group.at_most or len(jobs), [], []  # ids: of each job all attempts
     try:
         if array:

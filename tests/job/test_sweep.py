@@ -45,10 +45,10 @@ def test_values_are_combined_in_the_order_given():
     [
         ("lr", "use NAME=V1,V2"),
         ("2x=1", "use NAME=V1,V2"),
-        ("lr=", "'' cannot be read"),
-        ("lr=1,,2", "'' cannot be read"),
-        ("lr=3..1", "'3..1' cannot be read"),
-        ("lr=1..x", "'1..x' cannot be read"),
+        ("lr=", "'': use NAME=V1,V2"),
+        ("lr=1,,2", "'': use NAME=V1,V2"),
+        ("lr=3..1", "'3..1': use"),
+        ("lr=1..x", "'1..x': use"),
         ("lr=0..999999", "at most 10,000"),
     ],
 )

@@ -17,7 +17,8 @@ PROGRAM = """
 import json, os, sys, time
 rate, seed = sys.argv[1:]
 folder, rank = os.environ["HPCLAUNCH_RUN_DIR"], int(os.environ["RANK"])
-open(f"{folder}/told-{rank}", "w").write(str(float(rate) * (rank + 1)))
+open(f"{folder}/new-{rank}", "w").write(str(float(rate) * (rank + 1)))
+os.rename(f"{folder}/new-{rank}", f"{folder}/told-{rank}")
 while rank == 0 and len([name for name in os.listdir(folder) if name.startswith("told-")]) < 2:
     time.sleep(0.1)
 if rank == 0:
