@@ -31,7 +31,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 
 @job_command("scale", epilog="scale -N 1,2,4,8 -t 20m -- python train.py\nscale --json", without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
-@click.option("--weak/--strong", help="Work grows with the nodes, or is always the same.  [default: strong]")
+@click.option("--weak/--strong", help="Each rank's work is always the same, or that of all ranks.  [default: strong]")
 @click.option("--metric", type=_pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
 @CONFIRM_ABOVE
@@ -43,8 +43,7 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
     """Measure how COMMAND scales with the number of nodes.
 
     With --nodes it is submitted on each of them, and the study's id is printed. Without, name studies in place of
-    COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture. By --strong the
-    command does the same work on any number of nodes, by --weak each rank does; the program sees to that.
+    COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture.
     """
     own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
     words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
@@ -68,7 +67,8 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
         whole = structs.replace(whole, cost=cost)
         if request.max_cost is not None and cost.amount > request.max_cost:
             raise HpclaunchError(f"all jobs may cost {cost.explained}, above the limit of {request.max_cost:g}")
-        talk(f"all jobs: {whole.price}")
+        if not own["quiet"]:
+            talk(f"all jobs: {whole.price}")
     jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
     jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
     submit_sweep(Sweep(jobs, whole, plans, scripts), profile, [], ctx.params)
