@@ -85,7 +85,8 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
     if array := sweep.as_array(profile, whole, plans, jobs.at_most):
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
-    talk(f"{len(own)} single jobs; --dry-run prints the script of the first, the others differ in their values only")
+    if not quiet:
+        talk(f"{len(own)} single jobs; --dry-run prints the script of the first, the others differ in their values only")
     made = []
     for number, one in own.items():
         env = one.env if jobs.values[number] else one.env | {whole.scheduler.array_index: str(number)}
