@@ -167,13 +167,11 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
             with mirror.reached(mine) if host else nullcontext():
-                kind, (group, elements) = schedulers.scheduler(name), groups.of(mine) or (None, [])
-                if group and group.array == len(elements):  # all of an array, which is cancelled at once
-                    ids = kind.array_ids(group.id, [element.number for element in elements])
-                    array = msgspec.structs.replace(mine[0], id=group.id)
-                    kind.cancel([array, *(run for run in mine if run.id not in ids)])
-                else:
-                    kind.cancel(mine)
+                kind, left = schedulers.scheduler(name), mine
+                if (found := groups.of(mine)) and found[0].array == len(found[1]):  # an array is cancelled at once
+                    ids, array = kind.array_ids(found[0].id, [one.number for one in found[1]]), found[0].id
+                    left = [msgspec.structs.replace(mine[0], id=array), *(run for run in mine if run.id not in ids)]
+                kind.cancel(left)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue

@@ -73,8 +73,7 @@ class Sweep(msgspec.Struct):
         group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
         group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request.hidden())
         chosen = [element for element in group.elements if element.number in jobs.values]
-        mine = [*zip(chosen, self.plans, self.scripts, strict=True)]
-        return group, groups.submit(group, mine, after, self.array)
+        return group, groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)
 
 
 def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Sweep:
@@ -86,7 +85,7 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
     if not quiet:
-        talk(f"{len(own)} single jobs; --dry-run prints the script of the first, the others differ in their values only")
+        talk(f"{len(own)} single jobs; --dry-run prints the script of the first, others differ in their values only")
     made = []
     for number, one in own.items():
         env = one.env if jobs.values[number] else one.env | {whole.scheduler.array_index: str(number)}
@@ -104,19 +103,14 @@ def results_command(sweep: str | None, as_csv: bool, as_json: bool) -> None:
     runs = groups.runs([sweep] if sweep else [])
     if (found := groups.of(runs)) is None:
         raise HpclaunchError(f"{sweep or 'the newest job'} is no sweep; `submit --sweep` prints the id of one")
-    answers, errors = schedulers.states(runs)
-    for error in errors:
-        talk(f"warning: {error}")
+    answers, _ = schedulers.states(runs)
     states = [answers[run.site, run.id] for run in runs]
-    echo_elements(found[1], runs, states, "json" if as_json else "csv" if as_csv else "", measured=True)
+    echo_elements(found[1], runs, states, "json" if as_json else "csv" if as_csv else "table")
 
 
-def echo_elements(
-    elements: Sequence[Element], runs: Sequence[Run], states: Sequence[State], form: str = "", measured: bool = False
-) -> None:
-    """Print the elements of these runs as a table, or in the `form` csv or json: their values, metrics and states."""
-    pairs = zip(runs, states, strict=True)
-    known = {run.id: (state, metrics.read(run.path) if measured else {}) for run, state in pairs}
+def echo_elements(elements: Sequence[Element], runs: Sequence[Run], states: Sequence[State], form: str = "") -> None:
+    """Print values and states of elements as a table, or with metrics in a `form`: table, csv or json."""
+    known = {run.id: (state, metrics.read(run.path) if form else {}) for run, state in zip(runs, states, strict=True)}
     records: list[Any] = []
     for one in elements:
         job = one.ids[-1] if one.ids else ""
@@ -124,12 +118,14 @@ def echo_elements(
         end = {"state": state.word, "exit_code": state.exit_code, "job": job, "note": state.reason}
         records.append(({"element": one.number}, one.values, found, end))
     names = list(dict.fromkeys(name for part in zip(*records, strict=True) for cells in part for name in cells))
-    merged = ({**number, **found, **values, **end} for number, values, found, end in records)
-    rows = [["" if row.get(name) is None else row[name] for name in names] for row in merged]
+    rows = [[{**one, **found, **values, **end}.get(name) for name in names] for one, values, found, end in records]
     if form == "json":
         echo_json([{**number, "values": values, "metrics": found, **end} for number, values, found, end in records])
     elif form == "csv":
         csv.writer(text := io.StringIO(), lineterminator="\n").writerows([names, *rows])
         click.echo(text.getvalue().encode(errors="surrogateescape"), nl=False)
     else:
-        echo_table(names, [[f"{cell:.5g}" if isinstance(cell, float) else cell for cell in row] for row in rows])
+        table = [
+            ["" if one is None else f"{one:.5g}" if isinstance(one, float) else one for one in row] for row in rows
+        ]
+        echo_table(names, table)

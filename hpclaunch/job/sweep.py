@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +22,9 @@ from hpclaunch.profile.search import Profile
 MOST = 10_000  # jobs of a sweep
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _PLACE = rf"\{{(\{{{_NAME}\}})\}}|\{{({_NAME})\}}"  # {{NAME}} is the text {NAME}
-Axis = list[dict[str, str]]  # values that go together
 
 
-def axis(setting: str) -> Axis:
+def axis(setting: str) -> list[dict[str, str]]:
     """Return the values of `lr=1e-3,3e-4` or `seed=0..4`. Raises RequestError."""
     name, _, text = setting.partition("=")
     values: list[str] = []
@@ -39,10 +38,12 @@ def axis(setting: str) -> Axis:
     return [{name: value} for value in values]
 
 
-def table(file: Path) -> Axis:
+def table(file: Path) -> list[dict[str, str]]:
     """Return the values of a CSV file whose first row has the names. Raises RequestError, and OSError."""
-    with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
-        names, *found = [row for row in csv.reader(text) if row] or [[]]
+    rows: list[list[str]] = []
+    with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text, suppress(csv.Error):
+        rows = [row for row in csv.reader(text) if row]
+    names, *found = rows or [[]]
     wrong = [row for row in found if len(row) != len(names)]
     if wrong or not found or len({*names}) < len(names) or not all(re.fullmatch(_NAME, name) for name in names):
         row = ",".join(wrong[0] if wrong else names)
@@ -50,12 +51,12 @@ def table(file: Path) -> Axis:
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
-def product(axes: Sequence[Axis]) -> dict[int, dict[str, str]]:
+def product(axes: Sequence[list[dict[str, str]]]) -> dict[int, dict[str, str]]:
     """Return the combinations by their numbers, the last axis changing first. Raises RequestError."""
     names = Counter(name for one in axes for name in one[0])
-    if (count := math.prod(map(len, axes))) > MOST:
-        raise RequestError(f"{count:,} jobs exceed the limit of {MOST:,} in a sweep; split it")
-    found = [{name: row[name] for row in rows for name in row} for rows in itertools.product(*axes)]
+    all_rows = itertools.islice(itertools.product(*axes), MOST + 1)
+    if len(found := [{name: row[name] for row in rows for name in row} for rows in all_rows]) > MOST:
+        raise RequestError(f"these are more than {MOST:,} jobs, the limit of a sweep; split it")
     twice = [*names.items(), *Counter(" ".join(f"{k}={v!r}" for k, v in one.items()) for one in found).items()]
     if wrong := next((what for what, times in twice if times > 1), None):
         raise RequestError(f"{wrong} is swept twice; leave one of them out")
@@ -69,8 +70,7 @@ def indices(text: str) -> dict[int, dict[str, str]]:
         read = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?(?::0*([1-9]\d{0,8}))?", part)
         own = range(int(read[1]), int(read[2] or read[1]) + 1, int(read[3] or 1)) if read else range(0)
         if not own or len(found) + len(own) > MOST or {*own} & {*found}:
-            use = f"use 0-9, 0-9:2 or 1,3,7, each index once, at most {MOST:,}; --at-most limits what runs at once"
-            raise RequestError(f"--array {text}: {part!r} does not go; {use}")
+            raise RequestError(f"--array {text}: {part!r}: use 0-9, 0-9:2 or 1,3,7, each index once, at most {MOST:,}")
         found += own
     return {number: {} for number in found}
 
@@ -105,5 +105,5 @@ def as_array(profile: Profile, plan: Plan, jobs: Mapping[int, Plan], at_most: in
         return None  # each attempt would be the whole array again
     lines = [line.format(text + (f"%{at_most}" if at_most else "")) for line in kind.array_directives]
     array = make_plan(profile, structs.replace(plan.request, directive=[*plan.request.directive, *lines]))
-    alike = all(one.request == jobs[numbers[0]].request for one in jobs.values())
-    return structs.replace(array, request=plan.request, array={} if alike else dict(jobs))
+    differ = jobs[numbers[0]].request != jobs[numbers[-1]].request
+    return structs.replace(array, request=plan.request, array=dict(jobs) if differ else {})

@@ -1,7 +1,4 @@
-"""Groups of runs that were submitted as one: a sweep, a scaling study.
-
-Each group is one file in the user's state folder, written whole before its first job is submitted and after each.
-"""
+"""Groups of runs that were submitted as one, a sweep or a scaling study, each a file in the user's state folder."""
 
 from __future__ import annotations
 
@@ -128,10 +125,8 @@ def submit(
                 element.ids.append(made[-1].id)
                 register(group)
     except (SchedulerError, OSError, KeyboardInterrupt) as error:
-        if not ids:
-            raise
         rest = f"{len(ids)} of {len(jobs)} jobs are submitted; for others: hpclaunch rerun {group.id} --failed"
-        raise SchedulerError(*(str(error) or "interrupted").splitlines(), rest) from None
+        raise SchedulerError(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
     return made
 
 
