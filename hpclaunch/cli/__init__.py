@@ -41,6 +41,7 @@ COMMANDS = {
     "wait": "runs.wait_command",
     "cancel": "runs.cancel_command",
     "why": "runs.why_command",
+    "report": "report.report_command",
     "fetch": "runs.fetch_command",
     "site": "site.site_group",
     "doctor": "doctor.doctor_command",

@@ -27,7 +27,7 @@ _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
 _JOB = click.argument("job", required=False, **JOB_IDS)
 
 
-def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
+def ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
     """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that do not answer."""
     found, errors = schedulers.states(chosen)
     for message in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
@@ -54,7 +54,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     for name in registry.unfinished():
         talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
-    states, code = _ask(chosen)
+    states, code = ask(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
         raise SystemExit(code)
@@ -165,7 +165,7 @@ def why_command(job: str | None, as_json: bool) -> None:
     from hpclaunch.runs import why
 
     (run,) = registry.find([job] if job else [])
-    (state,), code = _ask([run])
+    (state,), code = ask([run])
     site = None
     with suppress(HpclaunchError):  # the profile may be gone by now
         site = load_site(run.site).site.messages
