@@ -25,6 +25,7 @@ OF_A_SITE = (
     "partition", "account", "qos", "gpus_per_node", "jobfs_gb", "module", "container", "network", "storage",
     "directive", "template",
 )  # fmt: skip
+OF_CLUSTERS = (*OF_A_SITE, "mail", "mail_on")  # not of this machine
 _PROGRAM = ("command", "workload")  # which exclude each other
 
 
@@ -42,6 +43,7 @@ class Config(msgspec.Struct):
     preset: str | None = None
     again: dict[str, Any] | None = None
     code: str = ""
+    jobs: Any = None  # those of a sweep, of that run
     used: list[Document] = []  # the sections that counted last, strongest first
 
     def use(self, site: str, cluster: bool) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class Config(msgspec.Struct):
         general = [*presets, *(_without(file, ("sites", "presets")) for file in self.files)]
         for i, one in enumerate(general):
             if site and not (cluster and Path(one.data.get("site", site)).name.removesuffix(".yaml") == site):
-                general[i] = _without(one, OF_A_SITE)
+                general[i] = _without(one, OF_A_SITE if cluster else OF_CLUSTERS)
         self.used = [*general[: len(presets)], *self._sections("sites", site), *general[len(presets) :]]
         strongest = next((one.data for one in self.used if {*_PROGRAM} & {*one.data}), {})
         values = msgspec.to_builtins(convert(self.used, Request)) if self.used else {}

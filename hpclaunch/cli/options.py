@@ -126,6 +126,8 @@ _ROWS = (
     ("--network", _TEXT, "Network variables of the profile, by name, or none."),
     ("--storage", _TEXTS, "File system that the job uses (repeatable)."),
     ("--directive", _LINES, "Directive, as after #PBS or #SBATCH (repeatable)."),
+    ("--mail", _TEXT | {"metavar": "ADDRESS"}, "Have the scheduler send its mail of the job there."),
+    ("--mail-on", _TEXT, "At which events, of begin,end,fail.  [default: end,fail]"),
     ("--max-attempts", _COUNT, "Continue past the walltime, up to so many jobs.  [default: 1]"),
     ("--max-restarts", _COUNT, "Start ranks again in the allocation, so often (torchrun)."),
     ("--min-nodes", _COUNT, "Go on with so many nodes if others die (torchrun)."),
@@ -169,11 +171,11 @@ def _only_run(ctx: click.Context, _param: click.Parameter, rank: str | None) -> 
 
 
 def job_command(
-    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = ""
+    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = "", without: str = ""
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a click command that takes the context, COMMAND and the options of a request, or `only` some of them.
 
-    The options `several` may be given repeatedly.
+    It has no option `without`. The options `several` may be given repeatedly.
     """
 
     def make(function: Callable[..., None]) -> click.Command:
@@ -186,7 +188,7 @@ def job_command(
         for words, attributes, text in reversed(_ROWS):
             if _name(words) in several:
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
-            elif not only or _name(words) in only:
+            elif (not only or _name(words) in only) and _name(words) != without:
                 command = _option(words, attributes, text)(command)
         settings = {"allow_interspersed_args": False}
         return click.command(name, cls=Command, epilog=epilog, context_settings=settings)(command)

@@ -5,7 +5,7 @@ Profiles and templates that are not shipped with hpclaunch are named on stderr.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli import config
-from hpclaunch.cli.config import OF_A_SITE
+from hpclaunch.cli.config import OF_A_SITE, OF_CLUSTERS
 from hpclaunch.cli.echo import talk
 from hpclaunch.cli.options import SIZES
 from hpclaunch.errors import NOT_SHIPPED
@@ -93,12 +93,13 @@ def planned_request(
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
     there: str = "",
+    change: Callable[[Request], Request] | None = None,
 ) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
     folder, not from another machine's. If that is `there`, on another machine, paths of this one mean nothing.
-    `mistaken` is make_request's.
+    `mistaken` is make_request's. What `change` makes of the request is looked up.
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program, with_links
 
@@ -106,8 +107,9 @@ def planned_request(
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
-    values = configured(ctx, values | _untyped(ctx, OF_A_SITE if local else ()), profile.name, not local)
+    values = configured(ctx, values | _untyped(ctx, OF_CLUSTERS if local else ()), profile.name, not local)
     request = _request(ctx, values | {"site": site}, mistaken)
+    request = change(request) if change else request
     if there:
         return look_up_program(profile.site, with_links(profile.site, request, {".": there}), starts), profile
     request, code = follow_links(profile.site, request, here), ctx.obj.code

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hpclaunch.errors import counted
-from hpclaunch.job.cost import job_cost
+from hpclaunch.job.cost import Cost, job_cost
 from hpclaunch.job.limits import Size, qos_limits
 from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import NONE, Basis, Request
@@ -213,6 +213,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         seconds=seconds,
         attempts=max_attempts,
     )
+    if cost and (number := request.jobs) > 1:
+        cost = Cost(round(cost.amount * number, 2), cost.unit, f"{number} jobs x {cost.formula}")
+    mail = scheduler(site.scheduler).mail(request.mail, request.mail_on or "end,fail") if request.mail else []
     job_name = sizes.given("job_name", "request.job_name")
     if job_name is None:
         job_name = name_of(command, scheduler(site.scheduler))
@@ -230,7 +233,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         "silent_seconds": Basis(("site.dead_after", "plan.nodes")),
         "partition_name": Basis(("request.partition" if request.partition else "site.default_partition",), alias),
         "modules": Basis(("partition.modules", modules)),
-        "directives": Basis(("site.directives", "request.directive")),
+        "directives": Basis(("site.directives", "request.mail", "request.mail_on", "request.directive")),
         "cost": Basis(("partition.charge",), cost.explained if cost else ""),
         **{f"storage:{name}": basis for name, basis in storage.items()},
     }
@@ -255,7 +258,7 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         modules=list(dict.fromkeys(partition.modules + ([] if bare else request.module or own_modules))),
         network=sizes.network(),
         storage=list(storage),
-        directives=site.directives + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
+        directives=site.directives + mail + [re.sub(r"^#(PBS|SBATCH)\s+", "", line) for line in request.directive],
         command=command,
         cost=cost,
         max_attempts=max_attempts,

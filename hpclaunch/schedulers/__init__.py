@@ -50,20 +50,27 @@ class Scheduler:
     interactive_names: frozenset[str] = frozenset()  # job names that Lightning takes for an interactive shell
     account_directive = ""  # charges a job to {account}
     array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none
+    array_lists = False  # the indices may be a list, as 1,3,7
+    array_index = "SLURM_ARRAY_TASK_ID"  # holds a job's index; without arrays as Slurm's, for programs that read it
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
+    ids = "", ""  # a pattern of its jobs' ids, and what to use; "" if all its jobs are runs of ours
     needs: tuple[str, ...] = ()  # commands of a login node
     useful: tuple[str, ...] = ()  # commands without which less is known
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the text of a job script from the current folder, to start after `after`; return its id.
 
-        `name` is the job's if the script has none. Raises SchedulerError with the scheduler's own words.
+        `after` has afterok:ID, afterany:ID, afternotok:ID, `name` is for a script without one. Raises SchedulerError.
         """
         raise NotImplementedError
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
         """Submit a job and its further attempts, if jobs cannot; return the ids. `runs` has the run folders."""
         return [self.submit(script, after, name)]
+
+    def mail(self, address: str, events: str) -> list[str]:
+        """Return the directives that have mail sent at `events`, as begin,end,fail; none if it sends no mail."""
+        return []
 
     def states(self, jobs: Sequence[Job]) -> dict[str, State]:
         """Ask for all `jobs` at once; an id that the scheduler does not know is absent. Raises SchedulerError."""
@@ -93,8 +100,8 @@ class Scheduler:
         path = job.path / run_folder.OUTPUT
         return path if path.is_file() else None
 
-    def array_ids(self, array: str, count: int) -> list[str]:
-        """Return the ids of the jobs of an array."""
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
+        """Return the ids of the jobs of an array with these indices."""
         return []
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:

@@ -16,7 +16,7 @@ from hpclaunch.scripts.ranks import complete
 from hpclaunch.scripts.shell import Command
 
 # What a request has in its own words, what only one site knows, and what its job script does by itself.
-_KEPT = words("walltime nodes tasks_per_node gpus_per_node job_name launcher env command")
+_KEPT = words("walltime nodes tasks_per_node gpus_per_node job_name launcher env mail mail_on command")
 _OF_A_SITE = words("account partition qos storage cpus_per_task mem_gb jobfs_gb")
 _DONE = words("wait exit echo printf date deactivate")
 _RISKY = words("rm rmdir mv unlink find sbatch qsub")  # after a failure, or when the walltime ends

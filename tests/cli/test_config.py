@@ -76,8 +76,10 @@ def test_presets_win_over_sites_and_these_over_general_keys(home, shown):
 
 def test_what_belongs_to_a_cluster_counts_for_its_site(home, cli, shown):
     """An account beside `site: gadi` is not Jean-Zay's, and nothing of a cluster is this machine's but its section."""
-    (home / ".config/hpclaunch/hpclaunch.yaml").write_text("site: gadi\naccount: ab12\npartition: normal\nnodes: 2\n")
-    assert {*shown("--site", "jean-zay")} == {"site", "nodes"}
+    (home / ".config/hpclaunch/hpclaunch.yaml").write_text(
+        "site: gadi\naccount: ab12\npartition: normal\nmail: a@b\nnodes: 2\n"
+    )
+    assert {*shown("--site", "jean-zay")} == {"site", "mail", "nodes"}
     assert {*shown("--site", "local")} == {"site", "nodes"}
     Path("hpclaunch.yaml").write_text("sites: {local: {gpus_per_node: 0}}\n")
     assert shown("--site", "local")["gpus_per_node"][0] == 0

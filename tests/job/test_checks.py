@@ -252,6 +252,8 @@ CASES = [
     ("account", J, REFUSES, {"account": "abc@h100"}, "or --partition h100", ON_H100),
     ("account", G, WARNS, {"account": None}, "no account to charge; use -A ACCOUNT: your NCI project", {}),
     ("hang", G, REFUSES, {"hang_after": "2h"}, "use --hang-after 00:30:00", {"hang_after": "59m"}),
+    ("mail", G, REFUSES, {"mail_on": "end"}, "use --mail ADDRESS", {"mail_on": "end", "mail": "me@uni.edu"}),
+    ("placeholders", G, WARNS, {"mail": "you@example.com"}, "fill it in", {"mail": "me@uni.edu"}),
     ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
     ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "the scheduler sets it itself", {"env": {"N_CPUS": "1"}}),
     ("env", J, REFUSES, {"env": {"MASTER_PORT": "29500"}}, "the job sets it itself", {"env": {"NCPUS": "1"}}),
@@ -457,6 +459,12 @@ def test_folders_of_results_are_known_by_their_names(name):
     """Logs, results, checkpoints, caches and data in a small home folder are warned of, in any common spelling."""
     asked = cmd(f"{name}=~/x") if name.startswith("--") else {"env": {name: "~/x"}}
     assert [finding.check for finding in found("gadi", **asked)] == ["home"]
+
+
+def test_this_machine_sends_no_mail():
+    """Mail is refused where no scheduler sends it."""
+    (one,) = [one for one in found("local", mail="me@uni.edu") if one.refuses]
+    assert "--mail me@uni.edu: the scheduler local sends no mail; leave it out" in str(one)
 
 
 def test_every_check_has_a_case():

@@ -63,17 +63,38 @@ def test_cancelled_is_cancelled(work):
 
 
 @pytest.mark.slow
-def test_after_runs_in_order_and_only_after_success():
-    """A job after a failed one never runs; one after a good one does."""
+def test_jobs_wait_for_the_ends_of_others(work, monkeypatch):
+    """A job starts after a success, an end of any kind, or a failure, as required, in any folder; else never."""
     good = submit("--", "sh", "-c", "until [ -e go ]; do sleep 0.1; done")
-    second = submit("--after", good, "--", "true")
-    assert word(second) == "PENDING"
-    Path("go").touch()
-    call("wait", second)
     bad = submit("--", "false")
-    third = submit("--after", bad, "--", "true")
-    call("wait", third, code=1)
-    assert word(third) == "CANCELLED"
+    (work / "other").mkdir()
+    monkeypatch.chdir(work / "other")
+    runs = [
+        submit("--after", good, "--after-failed", bad, "--after-any", good, "--after-any", bad, "--", "true"),
+        submit("--after-failed", good, "--", "true"),
+        submit("--after-any", good, "--after", bad, "--", "true"),
+    ]
+    assert word(runs[0]) == "PENDING"
+    (work / "go").touch()
+    for job, code in zip(runs, (0, 1, 1), strict=True):
+        call("wait", job, code=code)
+    assert [word(job) for job in runs] == ["COMPLETED", "CANCELLED", "CANCELLED"]
+    assert "did not end as required, so it never started" in call("why", runs[1])
+
+
+def test_a_killed_job_is_no_success_to_wait_for(work):
+    """A job that leaves no exit code, as its keeper was killed, has failed for those that wait for it."""
+    job = submit("--", "sleep", "100")
+    waits = submit("--after-failed", job, "--", "true")
+    os.killpg(int((work / "hpclaunch-runs" / job / "pid").read_text()), signal.SIGKILL)
+    call("wait", waits)
+
+
+def test_only_runs_are_waited_for_here():
+    """On this machine no other job can be waited for: --after takes the id of a run."""
+    process = start("submit", "--after-any", "4711", "--", "true")
+    assert "--after-any: no run '4711': `hpclaunch jobs` lists them" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1
 
 
 def test_a_killed_job_is_not_taken_for_a_running_one(work):

@@ -267,7 +267,7 @@ def test_what_the_scheduler_ended(run):
     me = explain(run, State(CANCELLED, f"CANCELLED by {os.getuid()}", 0))
     assert me[0] == "1234 (jean-zay, train) CANCELLED: it was cancelled by you"
     assert explain(run, State(CANCELLED, "CANCELLED by 987654"))[0].endswith("cancelled by user 987654")
-    assert "has failed" in explain(run, State(CANCELLED, "DependencyNeverSatisfied"))[0]
+    assert "did not end as required" in explain(run, State(CANCELLED, "DependencyNeverSatisfied"))[0]
     here = msgspec.structs.replace(run, scheduler="local")
     assert explain(here, State(FAILED, "its process is gone"))[0].endswith("killed, or the machine went down")
 

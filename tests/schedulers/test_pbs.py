@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -121,7 +122,31 @@ def test_after_waits_for_success(qsub, work):
     (work / "end").touch()
     call("wait", third, code=1)
     assert state(third)["word"] == "CANCELLED"
-    assert "has failed" in call("why", third)
+    assert "did not end as required" in call("why", third)
+
+
+@pytest.mark.slow
+def test_after_takes_any_job_of_pbs(qsub, work):
+    """Jobs that qsub alone has submitted are waited for by their ids, whole or short, in one dependency with a run."""
+    qsub()
+    until = f"until [ -e {work}/end ]; do sleep 0.2; done"
+    plain = [
+        subprocess.run(["qsub", *words], input=until + end, capture_output=True, text=True, check=True).stdout.strip()
+        for end, words in (("", []), ("; exit 3", []), ("", ["-J", "0-1"]))
+    ]
+    good, bad, array = plain
+    runs = [
+        submit(*GADI, "--after", array, "--after-failed", bad.split(".")[0], "--after-any", bad, "--", "true"),
+        submit(*GADI, "--after-failed", good, "--", "true"),
+    ]
+    assert {state(job)["reason"] for job in runs} == {"Dependency"}
+    (work / "end").touch()
+    call("wait", runs[0])
+    call("wait", runs[1], code=1)
+    assert "did not end as required" in call("why", runs[1])
+    process = start("submit", *GADI, "--after-any", "gadi-pbs", "--", "true")
+    assert "have ids like 123, 123.server, 123[]" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize(

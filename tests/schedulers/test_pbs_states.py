@@ -115,7 +115,7 @@ def ended(status: int | None, substate: int = 93, comment: str = "", **more: obj
         (ended(-25), FAILED, "", -25, 1, "more cores than it asked for"),
         (ended(266, 93, f"{BEGAN} and failed"), FAILED, "", 266, 138, "SIGUSR1"),
         (ended(-20), FAILED, "NODE_FAIL", -20, 1, "a node died"),
-        (ended(None, 92), CANCELLED, "DependencyNeverSatisfied", None, 1, "was to start after has failed"),
+        (ended(None, 92), CANCELLED, "DependencyNeverSatisfied", None, 1, "did not end as required"),
     ],
 )
 def test_how_a_job_ended(answers, run, job, word, reason, code, shell, said):

@@ -361,12 +361,30 @@ def test_a_command_and_a_folder_that_are_not_utf8(work, monkeypatch):
 
 
 @pytest.mark.slow
-def test_after_waits_for_success():
-    """A job submitted --after another starts once that has succeeded."""
-    first = submit("--tasks-per-node", "1", "--", "bash", "-c", "sleep 3; date +%s.%N >first")
-    second = submit("--tasks-per-node", "1", "--after", first, "--wait", "--", "bash", "-c", "cat first; date +%s.%N")
-    ended, began = map(float, Path("hpclaunch-runs", second, "rank-0.log").read_text().split())
-    assert began > ended
+def test_jobs_wait_for_the_ends_of_others(work):
+    """Any job of Slurm, of an array too, is waited for in any way; one whose end rules a job out leaves it waiting."""
+    until = f"until [ -e {work}/end ]; do sleep 0.2; done"
+    good, bad, array = (
+        subprocess.run(
+            ["sbatch", "--parsable", "--ntasks=1", "--account=abc@v100", "--time=5", *words, f"--wrap={until}{end}"],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for end, words in (("", []), ("; exit 3", []), ("; exit $SLURM_ARRAY_TASK_ID", ["--array=0-1"]))
+    )  # fmt: skip
+    one = ("--tasks-per-node", "1")
+    run = submit(*one, "--", "sh", "-c", until)
+    ended = submit(
+        *one, "--after-any", array, "--after-failed", bad, "--after", f"{array}_0", "--after", run, "--", "true"
+    )
+    never = [submit(*one, *words, "--", "true") for words in (("--after", f"{array}_1"), ("--after-failed", good))]
+    assert {state(job)["reason"] for job in (ended, *never)} == {"Dependency"}
+    (work / "end").touch()
+    call("wait", ended)
+    for job in never:
+        wait_until(lambda job=job: "did not end as required, so it will never start" in call("why", job), 60)
+    call("cancel", *never)
+    process = start("submit", "--after-any", "n1", "--", "true")
+    assert "have ids like 123 or 123_4" in process.communicate(timeout=30)[1]
 
 
 @pytest.mark.slow

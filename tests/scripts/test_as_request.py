@@ -1,5 +1,6 @@
 """`check --script --as-request`: the printed command asks for the same job, or what it leaves out is named."""
 
+import re
 import shlex
 
 import pytest
@@ -108,6 +109,23 @@ def test_what_a_request_cannot_hold(ask, script, why):
     pairs, said, _ = ask(script)
     assert not pairs
     assert why in said
+
+
+@pytest.mark.parametrize(
+    ("mail", "site", "directives"),
+    [
+        (f"{GADI}#PBS -M me@b.org -m ea\n", "jean-zay", ["--mail-user=me@b.org", "--mail-type=END,FAIL"]),
+        (f"{ZAY}#SBATCH --mail-user me@b.org --mail-type=fail,Begin\n", "gadi", ["-M me@b.org", "-m abe"]),
+        (f"{ZAY}#SBATCH --mail-user=me@b.org --mail-type=END\n", "gadi", ["-M me@b.org", "-m e"]),
+        (f"{ZAY}#SBATCH --mail-user=me@b.org --mail-type=BEGIN\n", "gadi", ["-M me@b.org", "-m b"]),
+        (f"{GADI}#PBS -M me@b.org,you@c.org -m ab\n", "gadi", ["-M me@b.org,you@c.org", "-m ab"]),
+    ],
+)
+def test_mail_of_one_scheduler_is_the_others(ask, mail, site, directives):
+    """Mail that both schedulers have is in either's directives; other mail stays as the script has it."""
+    _, left, script = ask(f"{mail}python train.py\n", site)
+    assert re.findall(r"^#\w+ (--mail.*|-[mM] .*)", script, re.MULTILINE) == directives
+    assert "mail" not in left
 
 
 def test_totals_that_do_not_divide_are_named(ask):

@@ -37,7 +37,7 @@ CHECKS: dict[str, Check] = {
     "workload": Check(words=limits.known_workload, options="workload command", source=_REQUEST),
     "placeholders": Check(
         words.placeholders,
-        options="account job_name venv env storage module directive setup command",
+        options="account job_name venv env storage module directive setup mail command",
         source="examples that were copied",
     ),
     "gpus": Check(sizes.gpus, "gpus_per_node", options="gpus_per_node"),
@@ -71,6 +71,7 @@ CHECKS: dict[str, Check] = {
         words.account, "account account_help account_pattern account_suffixes", options="account partition"
     ),
     "job-name": Check(words.job_name, options="job_name", source=sizes.LIGHTNING_SLURM),
+    "mail": Check(words.mail, options="mail mail_on", source=_REQUEST),
     "env": Check(words.env, options="env", source=_SCRIPT),
     "modules": Check(words.modules, "modules", options="module partition"),
     "storage": Check(

@@ -53,7 +53,7 @@ def refused_directives(plan: Plan) -> Iterator[Found]:
             if refused.fits(line):
                 at = line if line in plan.directives else read[line]
                 found = Found(f"{line}: {refused.why}", ("refused_directives", i, "pattern"), refused.warns, at=at)
-                yield _instead(plan, plan.script, line, found) if plan.script and line in plan.directives else found
+                yield _instead(plan, plan.script, line, found) if plan.script and line in plan.script.lines else found
 
 
 def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:
@@ -156,6 +156,9 @@ def arrays(plan: Plan) -> Iterator[Found]:
         for wrong, text, key in rules[:1] if sure else rules:
             if wrong:
                 yield Found(f"{option.directive}: {text}", key, at=option.line)
+    for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
+        if most and plan.request.jobs > most:
+            yield Found(f"{plan.request.jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
 
 
 def _array_size(text: str) -> int:

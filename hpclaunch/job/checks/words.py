@@ -36,7 +36,7 @@ _NAME = (
 # One of these stands in all that either finds; most texts have none, and to compile the patterns takes a millisecond.
 _PARTS = words("< { you my some change xxx abc path/to hh:mm todo fixme fill project account example insert replace")
 # Options that hold a name of the user's own.
-_OWN = {"account", "partition", "qos", "mail-user", "time", "constraint", "storage", *"PqMA", "l.storage", "l.walltime"}
+_OWN = words("account partition qos mail-user mail time constraint storage P q M A l.storage l.walltime")
 
 
 def account(plan: Plan) -> Iterator[Found]:
@@ -69,7 +69,7 @@ def placeholders(plan: Plan) -> Iterator[Found]:
             hidden = secrets.get(name, text) != text
             part = "a part of it" if hidden else found[0].strip("=@:+ \"'")
             message = f"{what} {secrets[name] if hidden else text!r}: {part} is left from an example; fill it in"
-            yield Found(message.lstrip(), at=at, warns=name in ("mail-user", "M"))
+            yield Found(message.lstrip(), at=at, warns=name in ("mail-user", "mail", "M"))
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str, str, str | int]]:
@@ -81,7 +81,7 @@ def _texts(plan: Plan) -> Iterator[tuple[str, str, str, str | int]]:
         return
     yield "--account", "account", plan.account or "", ""
     yield from ((f"--env {name}", name, value, "") for name, value in request.env.items())
-    for key in ("job_name", "venv", "storage", "module", "directive", "setup", "teardown", "command"):
+    for key in ("job_name", "venv", "storage", "module", "directive", "setup", "teardown", "mail", "command"):
         value = getattr(request, key) or []
         for text in [value] if isinstance(value, str) else value:
             yield f"--{key.replace('_', '-')}" if key != "command" else "COMMAND", key, text, ""
@@ -115,6 +115,15 @@ def job_name(plan: Plan) -> Iterator[Found]:
     """Refuse a job name under which Lightning takes a Slurm job for an interactive shell."""
     if plan.job_name in plan.scheduler.interactive_names:
         yield Found(f"under the name {plan.job_name} Lightning ignores Slurm; use another")
+
+
+def mail(plan: Plan) -> Iterator[Found]:
+    """Refuse mail where the scheduler sends none, and events without an address."""
+    address, on = plan.request.mail, plan.request.mail_on
+    if address and not plan.scheduler.mail(address, "end"):
+        yield Found(f"--mail {address}: the scheduler {plan.scheduler.name} sends no mail; leave it out")
+    elif on and not address:
+        yield Found(f"--mail-on {on}: no address to mail to; use --mail ADDRESS", at="mail_on")
 
 
 def env(plan: Plan) -> Iterator[Found]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -58,6 +58,15 @@ class Asked(Struct):
             self.left.append((option.line, directive, "a variable or a strange character in it"))
         self.carried.append((option.line, directive))
         self.lines.setdefault(directive, option.line)
+
+    def take_mail(self, user: str, on: str, events: Callable[[str], str]) -> Sequence[str]:
+        """Take mail by the names of its options; return these, or nothing if a request cannot have such mail."""
+        who, when = self.directives.last(user), self.directives.last(on)
+        if who and when and re.fullmatch(r"[\w.@+%-]+(,(begin|end|fail))+", f"{who.value},{events(when.value)}"):
+            self.set("mail", who.value, who)
+            self.set("mail_on", events(when.value), when)
+            return user, on
+        return ()
 
     def variables(self, option: Option, items: list[str], bare: str) -> None:
         """Take NAME=VALUE from a list that the scheduler sets in the job; a `bare` NAME is the login shell's."""

@@ -22,6 +22,7 @@ _SEEN = "OpenPBS 23.06, seen"
 _LETTERS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"  # of qsub(1B); a colon behind those with a value
 _OTHERS = {"t": " (Torque's arrays are -J here)", "d": " (Torque's: use cd in the script)"}
 _TAKEN = words("N q v V I X l.walltime l.ncpus l.ngpus l.mem l.jobfs l.wd l.place l.select l.nodes")
+_MAIL = {"b": "begin", "e": "end", "be": "begin,end", "ae": "end,fail", "abe": "begin,end,fail"}
 _CHUNK = words("ncpus ngpus mem mpiprocs ompthreads")
 
 WORDS = {"walltime": "-l walltime={}", "partition": "-q {}"}
@@ -80,8 +81,9 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
         directives.say(option.line, text, warns=True, edits=edits)
     asked.time(directives.first("l.walltime"), pbs_seconds)
     _sizes(asked)
+    mail = asked.take_mail("M", "m", lambda letters: _MAIL.get("".join(sorted(letters)), ""))
     for option in directives.options:
-        if option.name not in _TAKEN | {account, named}:
+        if option.name not in _TAKEN.union(mail, [account, named]):
             asked.carry(option, option.directive if option.name.startswith("l.") else quoted(option, " "))
     return asked
 

@@ -18,10 +18,8 @@ from hpclaunch.schedulers.values import count, slurm_gb, slurm_seconds, whole_gb
 from hpclaunch.schedulers.walltime import clock
 
 _TAKEN = words(
-    """
-    job-name account partition constraint qos time nodes ntasks ntasks-per-node gres gpus gpus-per-node gpus-per-task
-    cpus-per-task cpus-per-gpu mem mem-per-cpu mem-per-gpu export ?
-    """
+    "job-name account partition constraint qos time nodes ntasks ntasks-per-node gres gpus gpus-per-node gpus-per-task "
+    "cpus-per-task cpus-per-gpu mem mem-per-cpu mem-per-gpu export ?"
 )
 _LAYOUT = words("ntasks-per-gpu ntasks-per-core ntasks-per-socket gpus-per-socket wrap test-only parsable")
 _GPU = re.compile(r"gpu(?::(?P<model>[A-Za-z][\w.-]*))?(?::(?P<count>\d{1,6}))?(?:\([^)]*\))?")
@@ -97,6 +95,7 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
         option = directives.last(name)
         if option and (size := directives.value(option, slurm_gb)):
             asked.set("mem_gb", whole_gb(size * factor), option)
+    taken = _TAKEN.union(asked.take_mail("mail-user", "mail-type", str.lower))
     for option in (one for one in directives.options if one.name == "?" or one == directives.last(one.name)):
         none = re.fullmatch(r"gpu(:\w+)?:0|0[KMGT]?", option.value)  # no GPUs, all of the memory
         if option.name == "export":
@@ -109,7 +108,7 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
         elif option.name == "constraint":
             if directives.last("partition") or option.line != asked.lines.get("partition"):
                 asked.carry(option, quoted(option, "="))
-        elif option.name not in _TAKEN or none:
+        elif option.name not in taken or none:
             asked.carry(option, quoted(option, "="))
     return asked
 

@@ -16,9 +16,11 @@ from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNN
 # Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
 _KEEPER = """
 cd "$1" || exit 1
-for before in "${@:2}"; do
-    while [[ ! -e $before/exit && ! -e exit ]]; do sleep 0.5; done
-    [[ $(cat "$before/exit") == 0 ]] || { echo "-" >exit; exit; }
+alive() { [[ ! -e $1/exit && ($(cat "$1/host") != "$HOSTNAME" || -e /proc/$(cat "$1/pid")) ]]; }
+for before in "${@:2}"; do # KIND:FOLDER
+    while [[ ! -e exit ]] && alive "${before#*:}"; do sleep 0.5; done
+    [[ $(cat "${before#*:}/exit") == 0 ]]
+    case ${before%%:*}$? in afterok0 | afterany? | afternotok1) ;; *) echo "-" >exit; exit ;; esac
 done
 touch started
 (cd ../.. && exec bash "$1/job.sh") >>job.out 2>&1 &
@@ -44,7 +46,8 @@ class Local(Scheduler):
             write_whole(folder / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
         except OSError as error:
             raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
-        earlier = [str(Path(run_folder.RUNS, before).absolute()) for before in after]
+        pairs = (before.split(":", 1) for before in after)
+        earlier = [f"{kind}:{Path(run_folder.RUNS, one).absolute()}" for kind, one in pairs]
         keeper = subprocess.Popen(
             ["bash", "-c", _KEEPER, "keeper", str(folder), *earlier],
             env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ class Pbs(Scheduler):
     own_variables = frozenset({"NCPUS"})  # it shadows a variable given by -v
     account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
+    array_index = "PBS_ARRAY_INDEX"
+    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "; other jobs have ids like 123, 123.server, 123[] or 123[4].server"
     needs = ("qsub", "qstat", "qdel")
 
     states = staticmethod(states)
@@ -40,8 +42,7 @@ class Pbs(Scheduler):
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through qsub's stdin, so that no file is left if it is refused."""
-        options = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
-        return _qsub(script, *options, *(["-N", name] if name else []))
+        return _qsub(script, *(["-W", f"depend={','.join(after)}"] if after else []), *(["-N", name] if name else []))
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
         """Submit a job and its further attempts, each after the one before.
@@ -59,6 +60,10 @@ class Pbs(Scheduler):
                 raise SchedulerError(str(error), f"{' '.join(ids)}: submitted, and not deleted: {left}") from None
             raise
         return ids
+
+    def mail(self, address: str, events: str) -> list[str]:
+        """Return -M and -m: `a` is for what PBS ends, the failure of a command is an end as any other."""
+        return [f"-M {address}", f"-m {'a' * ('fail' in events)}{'b' * ('begin' in events)}{'e' * (events != 'begin')}"]
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Delete every attempt, the last first, so that none starts because the one before it is gone."""
@@ -113,9 +118,9 @@ class Pbs(Scheduler):
                 return found
         return None
 
-    def array_ids(self, array: str, count: int) -> list[str]:
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
         """Return 107[0].gadi-pbs and so on."""
-        return [array.replace("[]", f"[{index}]", 1) for index in range(count)]
+        return [array.replace("[]", f"[{index}]", 1) for index in indices]
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Read the nodefile, and what PBS sets in the environment of the job's own shell."""
