@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Four at a time, as many wait, two where many train; ARGS='-n 0 -x tests/job' for one process and one folder.
+# Four at a time, as many wait, three where many train; ARGS='-n 0 -x tests/job' for one process and one folder.
 PYTEST := $(BIN)/python -m pytest --numprocesses
 
 .PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
@@ -28,7 +28,7 @@ test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) $(or $(JOBS),4) -m 'not slow' $(ARGS)
 
 test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
-	$(PYTEST) $(or $(JOBS),2) --hypothesis-profile many $(ARGS)
+	$(PYTEST) $(or $(JOBS),3) --hypothesis-profile many $(ARGS)
 
 lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check

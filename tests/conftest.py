@@ -364,6 +364,24 @@ print("done", flush=True)
 """
 
 
+# Uses so many MB and seconds of a core, rests so many seconds, and prints how many GB and seconds it used in the end.
+USES = """
+import os, resource, sys, time
+megabytes, seconds, rest = map(float, sys.argv[1:])
+data = bytearray(os.urandom(1 << 20)) * int(megabytes)
+while time.process_time() < seconds:
+    pass
+time.sleep(rest)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2, time.process_time())
+"""
+
+
+def used_by_ranks(folder: Path) -> list[tuple[float, float]]:
+    """Return the GB of memory and the seconds of a core of each rank of USES."""
+    texts = [path.read_text().split()[-2:] for path in sorted(folder.glob("rank-*.log"))]
+    return [(float(memory), float(seconds)) for memory, seconds in texts]
+
+
 # idr_torch's README example, and the Trainer of IDRIS's page on Lightning; the latter without GPUs.
 IDRIS = """
 import os

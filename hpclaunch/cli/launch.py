@@ -36,7 +36,7 @@ def run_command(ctx: click.Context, /, debug_rank: int | None, quiet: bool, **va
         snapshot.write(plan.snapshot)
     if plan.scheduler.here:
         job_id = new_name("local")
-        run(script, job_id, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)
+        run(script, job_id, plan, terminal_for_rank=debug_rank is not None, HPCLAUNCH_JOB_ID=job_id)
     from hpclaunch.rehearsal import rehearse
 
     raise SystemExit(rehearse(plan, script))
@@ -62,4 +62,4 @@ def launch_command(ctx: click.Context, /, quiet: bool, **values: Any) -> None:
     plan = allocation.plan_in(found, profile, request)
     script = summarized(plan, quiet)
     assert plan.run_id is not None  # noqa: S101 - plan_in gives one
-    run(script, plan.run_id, PBS_O_WORKDIR=str(Path.cwd()))
+    run(script, plan.run_id, plan, PBS_O_WORKDIR=str(Path.cwd()))

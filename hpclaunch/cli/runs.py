@@ -36,10 +36,10 @@ def _chosen(*names: str | None) -> list[Run]:
     runs = groups.runs([name for name in names if name])
     if not click.get_current_context().meta.get("failed"):
         return runs
-    return [run for run, state in zip(runs, _ask(runs)[0], strict=True) if state.ended and state.word != COMPLETED]
+    return [run for run, state in zip(runs, ask(runs)[0], strict=True) if state.ended and state.word != COMPLETED]
 
 
-def _ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
+def ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
     """Return the states of `chosen` and an exit code, 3 if none is known; warn of schedulers that do not answer."""
     found, errors = schedulers.states(chosen)
     for message in dict.fromkeys("; ".join(str(error).splitlines()) for error in errors):
@@ -67,7 +67,7 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
     chosen = _chosen(*jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     for name in registry.unfinished():
         talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
-    states, code = _ask(chosen)
+    states, code = ask(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
         raise SystemExit(code)
@@ -194,7 +194,7 @@ def why_command(job: str | None, as_json: bool) -> None:
     from hpclaunch.runs import why
 
     chosen = _chosen(job)
-    states, code = _ask(chosen)
+    states, code = ask(chosen)
     site, found = None, []
     for run, state in zip(chosen, states, strict=True):
         with suppress(HpclaunchError):  # the profile may be gone by now

@@ -123,6 +123,13 @@ def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = 
     return script, foreign
 
 
+def page(name: str, **values: Any) -> str:
+    """Return the HTML that a shipped template makes of these values, which are escaped in it."""
+    loader = jinja2.FileSystemLoader(paths.shipped("templates"))
+    options: dict[str, Any] = {"comment_start_string": "{##", "comment_end_string": "##}"}
+    return jinja2.Environment(loader=loader, autoescape=True, **options).get_template(name).render(values)
+
+
 def _check_blocks(tree: jinja2.nodes.Template, file: Path, above: Iterable[jinja2.Template]) -> None:
     """Reject a block that no template above this one has: Jinja leaves it out without a word."""
     known = {name for template in above for name in template.blocks}

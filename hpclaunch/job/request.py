@@ -16,7 +16,7 @@ from hpclaunch.profile.yamlfile import mistakes
 JobName = Annotated[str, matches(r"[A-Za-z0-9._+-]{1,230}", "at most 230 letters, digits and ._+-")]
 Text = Annotated[str, matches(r"[^\x00]*", "text without a zero byte")]
 Nodes = Annotated[str, matches(r"[1-9][0-9]{0,8}:[1-9][0-9]{0,8}", "a number, or MIN:MAX in quotes")]
-_HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
+HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variables; not TOKENIZERS
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 HIDDEN = "(hidden)"
 # These do not change the script.
@@ -111,7 +111,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
                 words.append(f"--{'' if value else 'no-'}{name}")
                 continue
             if isinstance(value, dict):
-                value = [key if re.search(_HIDES, key) else f"{key}={text}" for key, text in value.items()]
+                value = [key if re.search(HIDES, key) else f"{key}={text}" for key, text in value.items()]
             for item in value if isinstance(value, list) else [value]:
                 words += [f"--{'env' if name == 'pass_env' else name.replace('_', '-')}", str(item)]
         if self.command:
@@ -120,7 +120,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def hidden(self) -> "Request":
         """Return the request without the values of variables whose names say that they are secret."""
-        return replace(self, env={key: HIDDEN if re.search(_HIDES, key) else text for key, text in self.env.items()})
+        return replace(self, env={key: HIDDEN if re.search(HIDES, key) else text for key, text in self.env.items()})
 
     def check_passed(self, environment: Container[str]) -> None:
         """Raise RequestError with each variable of `pass_env` that is not in `environment`."""

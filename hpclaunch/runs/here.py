@@ -11,7 +11,7 @@ from typing import NoReturn
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.plan import Plan
 from hpclaunch.paths import write_whole
-from hpclaunch.runs import terminal
+from hpclaunch.runs import registry, terminal
 from hpclaunch.schedulers import run_folder
 
 # Bash that is killed leaves the program running for which it waits, as a line of setup. This waits for its end
@@ -49,8 +49,8 @@ def check_torch(plan: Plan) -> None:
         raise HpclaunchError(f"{python} has no {missing.replace(' ', ' and no ')}; use {use}")
 
 
-def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variables: str) -> NoReturn:
-    """Save `script` in the run folder `job_id` below the current one and become the bash that runs it.
+def run(script: str, job_id: str, plan: Plan, *, terminal_for_rank: bool = False, **variables: str) -> NoReturn:
+    """Save `script` and its plan in the run folder `job_id` below the current one and become the bash that runs it.
 
     With `terminal_for_rank` this process stays between the user's terminal and that of a rank.
     Signals and the exit code are then the script's own. Raises HpclaunchError if the folder cannot be written.
@@ -59,6 +59,7 @@ def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variable
     try:
         path.parent.mkdir(parents=True)
         write_whole(path, script.encode(errors="surrogateescape"))  # mode 0600, as there may be keys in it
+        write_whole(path.with_name(run_folder.PLAN), registry.encode(plan.hidden(), indent=2))
     except OSError as error:
         raise HpclaunchError(f"{path.parent}: cannot be written: {error.strerror}") from None
     sys.stdout.flush()
@@ -77,6 +78,6 @@ def run(script: str, job_id: str, *, terminal_for_rank: bool = False, **variable
             start_new_session=True,
             check=False,
         )
-        os.execvpe("bash", ["bash", str(path)], os.environ | variables)
+        os.execvpe("bash", ["bash", str(path.absolute())], os.environ | variables)
     except OSError as error:
         raise HpclaunchError(f"bash: {error.strerror}") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hpclaunch.errors import HpclaunchError, SchedulerError, did_you_mean
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import UNKNOWN, Allocation, Job, State
+from hpclaunch.schedulers.job import UNKNOWN, Allocation, Job, State, Usage
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
@@ -79,6 +79,10 @@ class Scheduler:
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Cancel `jobs`, leaving those that have ended. Raises SchedulerError."""
         raise NotImplementedError
+
+    def usage(self, job: Job) -> Usage:
+        """Return what the job has used by the scheduler's accounting. Raises SchedulerError."""
+        return Usage()
 
     def interactive(self, script: Path) -> list[str]:
         """Return the command that requests the nodes of the script's directives and opens a shell that reads it.

@@ -46,6 +46,15 @@ class State(msgspec.Struct, frozen=True):
         return 1 if code < 0 else code - 128 if code > 256 else code
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What a job used in all of its attempts, `mem_gb` of all nodes together; None is not known."""
+
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    mem_gb: float | None = None
+    joules: float | None = None
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A submitted job: its id, where it was submitted, and its run folder, an absolute path.
 

@@ -49,6 +49,7 @@ METRICS = "metrics.json"  # what the program measured, if it writes that; read b
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
 NODE_LOG, NODE_ERR = "node-{}.log", "node-{}.err"  # what a node's launcher wrote; with lightning, all of its ranks
 NODE_FOLDER = "node-{}"
+USAGE = "node-{}.usage"  # what the node uses, times of its ranks; by nodes, ranks, SaveAndLeave; read by report
 
 # Written by the process that runs a script in the background on this machine.
 STARTED = "started"  # empty, once the runs before it have ended; read by status

@@ -1,7 +1,6 @@
 """Save a Lightning training before its job ends, and go on with the next step in the job's next attempt.
 
     from hpclaunch.lightning import SaveAndLeave, resume_path, trainer_places
-
     trainer = Trainer(callbacks=[SaveAndLeave()], **trainer_places())
     trainer.fit(model, ckpt_path=resume_path())
 
@@ -55,28 +54,31 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
 
     def __init__(self, folder: str | Path | None = None, every_steps: int = 0, every_minutes: float = 30) -> None:
         self.folder = folder or os.environ.get("HPCLAUNCH_RUN_DIR")
-        self.every_steps, self.every_minutes = every_steps, every_minutes
+        self.every_steps, self.every_minutes, self.last_save = every_steps, every_minutes, time.monotonic()
         self.stop = torch.zeros((), dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call] # for ddp_spawn
         # This rank's part of the save to go on with, until its first step; what goes into the next save.
         self.saved, self.to_save = dict[str, Any](), dict[str, Any]()
         self.loaders: list[_Resumable] = []  # of this epoch's training
         self.ends: list[dict[str, Any]] = []  # random numbers and loaders' states at the ends of the last two batches
-        self.first_vote = 0  # batch in an epoch
-        self.since_vote, self.per_vote, self.last_vote, self.last_save = 0, 1, 0.0, time.monotonic()  # steps, seconds
+        self.first_vote, self.since_vote, self.per_vote, self.last_vote = 0, 0, 1, 0.0  # batch, steps, steps, seconds
         for fabric in ("lightning.fabric", "lightning_fabric"):
             if environments := sys.modules.get(f"{fabric}.plugins.environments"):
                 environments.LightningEnvironment.validate_settings = _compare  # others have their own
         if self.folder:
             self.listen()  # before Lightning, which then does not requeue a Slurm job itself
 
-    def listen(self, number: int = signal.SIGUSR1) -> None:
-        """Only note a signal when it comes, since that may be in the middle of a step."""
+    def listen(self, number: int = signal.SIGUSR1) -> None:  # and only note it, as it may come in the middle of a step
         with suppress(ValueError):  # not in the main thread
             signal.signal(number, lambda *_: self.stop.fill_(True))
+
+    def note(self, trainer: Any, what: str) -> None:  # for `hpclaunch report`
+        with suppress(KeyError, OSError), Path(os.environ["HPCLAUNCH_USAGE"]).open("a") as file:
+            file.write(f"{int(time.time())} {what} rank {trainer.global_rank}\n")
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":  # a Trainer of one device asks no environment
             _compare(None, trainer.num_devices, trainer.num_nodes)
+            self.note(trainer, "rendezvous")
         if stage == "fit" and self.folder:
             self.listen()  # in a rank of ddp_spawn
             trainer._signal_connector._sigterm_notifier_fn = lambda *_: self.stop.fill_(True)  # until the training ends
@@ -94,8 +96,7 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
             return made
         # What is left out need not be fetched. DataLoader lets nobody set a sampler; Lightning makes a new DataLoader.
-        name = "sampler" if loader.batch_sampler is None else "batch_sampler"
-        made.inner = getattr(loader, name)
+        made.inner = getattr(loader, name := "sampler" if loader.batch_sampler is None else "batch_sampler")
         object.__setattr__(loader, name, made)
         return loader
 
@@ -117,6 +118,7 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
         trainer.should_stop = saved["stopped"]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.note(trainer, "step")
         if self.saved and trainer.is_global_zero:
             print(f"resumed at epoch {trainer.current_epoch + 1}, step {trainer.global_step}", flush=True)
 
@@ -177,9 +179,9 @@ class SaveAndLeave(_lightning.Callback):  # type: ignore[misc,name-defined]
             for old in others:
                 shutil.rmtree(old) if old.is_dir() else old.unlink()
         self.to_save, self.last_save = {}, time.monotonic()
+        self.note(trainer, "save")
 
-    def leave(self, trainer: Any) -> None:
-        """End all ranks at once with exit code 75, "try again": all is saved."""
+    def leave(self, trainer: Any) -> None:  # all ranks at once, with exit code 75, "try again": all is saved
         if trainer.is_global_zero:
             print(f"saved at epoch {trainer.current_epoch + 1}, step {trainer.global_step}: start again", flush=True)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher ends the others once one has left
@@ -196,8 +198,7 @@ class _Resumable:
     """A sampler or another iterable whose first pass leaves out what was used, with the random numbers of then."""
 
     def __init__(self, inner: Any, saved: dict[str, Any], number: int) -> None:
-        self.inner, self.saved, self.number = inner, saved, number
-        self.start: dict[str, Any] = {}  # random numbers at the start of this pass
+        self.inner, self.saved, self.number, self.start = inner, saved, number, dict[str, Any]()  # start: random
 
     def __iter__(self) -> Any:
         saved, self.saved, now = self.saved, {}, {"random": _random()}
@@ -221,15 +222,15 @@ class _Resumable:
         return getattr(self.inner, name)
 
 
-def _compare(_environment: Any, num_devices: int, num_nodes: int) -> None:
-    """Stop a Trainer that would train apart from its other ranks, or wait for ranks that nobody has started."""
+def _compare(
+    _environment: Any, num_devices: int, num_nodes: int
+) -> None:  # stop a Trainer of other ranks than there are
     if (places := trainer_places()) and places != {"devices": num_devices, "num_nodes": num_nodes}:
         started = f"{places['num_nodes']} nodes with {places['devices']} ranks each; use Trainer(**trainer_places())"
         sys.exit(f"Trainer(devices={num_devices}, num_nodes={num_nodes}), but the launcher has started {started}")
 
 
-def _saves(folder: str | Path | None, kind: str = "ckpt") -> list[Path]:
-    """Return the complete saves in a folder, the newest first."""
+def _saves(folder: str | Path | None, kind: str = "ckpt") -> list[Path]:  # complete ones, the newest first
     return sorted(Path(folder).glob(f"resume-*.{kind}") if folder else (), key=lambda path: -int(path.stem[7:]))
 
 
@@ -237,8 +238,7 @@ def _random() -> dict[str, Any]:
     """Return the states of the random numbers that programs use, in what torch.load(weights_only=True) takes."""
     name, keys, *rest = sys.modules["numpy"].random.get_state()  # Lightning has imported it
     states = {"torch": torch.get_rng_state(), "random": random.getstate(), "numpy": (name, keys.tolist(), *rest)}
-    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return states | ({"cuda": torch.cuda.get_rng_state()} if used else {})
+    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {})  # type: ignore[no-untyped-call]
 
 
 def _set_random(states: dict[str, Any]) -> None:

@@ -56,6 +56,50 @@ MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
 while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
+# Every 10 s what this node uses, until the shell that holds the pipe ends: ms of cores, MB, and each GPU's %, MB and W. It is read
+# in the job's own cgroup, else from PID and the processes below it, by builtins: that takes less than 0.1 % of a core.
+sample() { # PID; in a process of its own
+    set +eu; trap '' HUP INT TERM USR1 USR2; exec &>/dev/null
+    cpu="" memory="" id=${PBS_JOBID%%[!0-9]*}
+    while IFS=: read -r _ key path; do
+        [[ $path =~ ^(.*[^0-9]$id([^0-9/][^/]*)?)(/|$) ]] || continue
+        path=${BASH_REMATCH[1]}
+        case $key in # https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/{cpuacct,memory}.html
+            "") cpu=/sys/fs/cgroup$path/cpu.stat memory=/sys/fs/cgroup$path/memory.stat keys=" anon shmem " ;;
+            *cpuacct*) cpu=/sys/fs/cgroup/cpuacct$path/cpuacct.usage ;;
+            memory) memory=/sys/fs/cgroup/memory$path/memory.stat keys=" total_rss total_shmem " ;;
+        esac
+    done </proc/self/cgroup
+    [[ -r $cpu && -r $memory ]] || cpu=""
+    page=$(($(getconf PAGESIZE) / 1024)) gpus="" pause=1 code=142
+    printf '%(%s)T node %s %s\n' -1 "$(hostname)" "${HPCLAUNCH_ATTEMPT:-1}" >>"$HPCLAUNCH_USAGE"
+    exec {smi}< <(exec nvidia-smi ${CUDA_VISIBLE_DEVICES:+"--id=$CUDA_VISIBLE_DEVICES"} --loop=10 \
+        --query-gpu=index,utilization.gpu,memory.used,power.draw --format=csv,noheader,nounits)
+    reader=$!
+    while :; do
+        ms=0 mb=0
+        if [[ $cpu ]]; then
+            read -r key value <"$cpu" && ((ms = value ? value / 1000 : key / 1000000)) # µs or ns
+            while read -r key value; do [[ $keys != *" $key "* ]] || ((mb += value)); done <"$memory"
+            ((mb /= 1048576))
+        else
+            pids=("$1")
+            for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
+                [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
+                ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+                for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
+            done
+            ((mb = mb * page / 1024))
+        fi
+        gpus=""; while read -t 0 -u "$smi" && read -rt 1 -u "$smi" line; do gpus+=" ${line// /}"; done
+        printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
+        ((code > 128)) || break
+        read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
+        ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too
+    done
+    kill -KILL "$reader" # which ignores what this shell ignores
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     ((RANK)) || rm -f "$HPCLAUNCH_RUN_DIR"/{failed,again} # of a start before
@@ -63,9 +107,11 @@ run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
+    local code=0
+    { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@") &
-    local pid=$! warner code warned=0
+    local pid=$! warner warned=0
     (until (($(date +%s) >= HPCLAUNCH_WARN_AT)); do
         sleep 1
     done && kill -USR1 "$pid") &
@@ -74,6 +120,7 @@ run_rank() { # COMMAND...
     wait "$pid"
     code=$?
     kill "$warner" 2>/dev/null || warned=1
+    { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     # Warned of the end, or by the TERM of a preemption, the command may save and leave with 75: "start me again".
     # One that does not know the signal dies of it, 138, and is started again as well.
     if ((code == 75 || (warned && code == 138))); then
@@ -90,11 +137,12 @@ run_torchrun() { # COMMAND...
     python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --max-restarts=1 \
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
-        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && {
-        [[ ! -e $HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts ]] || echo finished >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
-        return
-    }
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
     local code=$?
+    ((code)) || {
+        [[ ! -e $HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts ]] || echo finished >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
+        return 0
+    }
     [[ -e $HPCLAUNCH_RUN_DIR/again ]] && return # its ranks left to be started again
     return "$code" # the others may go on
 }
@@ -104,20 +152,22 @@ for kind in log err; do size[$kind]=$(($(cat "$HPCLAUNCH_RUN_DIR/rank-0.$kind" 2
 launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"; ended=1' TERM
 # One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
 run_node() { # NODE_RANK
-    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$1.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
     local pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
     set -m
     run_torchrun "${command[@]}" & pids+=($!)
     set +m; unset HPCLAUNCH_NODE
+    local sampler sampling
+    exec {sampler}> >(sample "${mark##*.}"); sampling=$!
     # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
     local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
-    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null {sampler}>&-)
     local sweeper=$! beat=0 state=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.heartbeat
     while ((verdict == 0 && alive)); do
         mv -T "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads all names at once
-        sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
+        sleep 1 {guard}>&- {sampler}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
         for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
     done
@@ -125,12 +175,13 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- && wait "$sweeper"
+    exec {guard}>&- {sampler}>&-; wait "$sampling" 2>/dev/null # which bash 4.4 does only for the last of such processes
+    wait "$sweeper"
     mv "$state".* "$state.end-$verdict"
 }
 
 # pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
-(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail run_rank run_torchrun run_node && declare -p command &&
+(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail sample run_rank run_torchrun run_node && declare -p command &&
     unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
         ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
     export -p && printf 'export -f fail run_rank; umask 027; cd %q && run_node "$1"\n' "$PWD") || exit 1

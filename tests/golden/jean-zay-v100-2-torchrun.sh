@@ -44,6 +44,50 @@ MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
+# Every 10 s what this node uses, until the shell that holds the pipe ends: ms of cores, MB, and each GPU's %, MB and W. It is read
+# in the job's own cgroup, else from PID and the processes below it, by builtins: that takes less than 0.1 % of a core.
+sample() { # PID; in a process of its own
+    set +eu; trap '' HUP INT TERM USR1 USR2; exec &>/dev/null
+    cpu="" memory="" id=${SLURM_JOB_ID%%[!0-9]*}
+    while IFS=: read -r _ key path; do
+        [[ $path =~ ^(.*[^0-9]$id([^0-9/][^/]*)?)(/|$) ]] || continue
+        path=${BASH_REMATCH[1]}
+        case $key in # https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/{cpuacct,memory}.html
+            "") cpu=/sys/fs/cgroup$path/cpu.stat memory=/sys/fs/cgroup$path/memory.stat keys=" anon shmem " ;;
+            *cpuacct*) cpu=/sys/fs/cgroup/cpuacct$path/cpuacct.usage ;;
+            memory) memory=/sys/fs/cgroup/memory$path/memory.stat keys=" total_rss total_shmem " ;;
+        esac
+    done </proc/self/cgroup
+    [[ -r $cpu && -r $memory ]] || cpu=""
+    page=$(($(getconf PAGESIZE) / 1024)) gpus="" pause=1 code=142
+    printf '%(%s)T node %s %s\n' -1 "$(hostname)" "${HPCLAUNCH_ATTEMPT:-1}" >>"$HPCLAUNCH_USAGE"
+    exec {smi}< <(exec nvidia-smi ${CUDA_VISIBLE_DEVICES:+"--id=$CUDA_VISIBLE_DEVICES"} --loop=10 \
+        --query-gpu=index,utilization.gpu,memory.used,power.draw --format=csv,noheader,nounits)
+    reader=$!
+    while :; do
+        ms=0 mb=0
+        if [[ $cpu ]]; then
+            read -r key value <"$cpu" && ((ms = value ? value / 1000 : key / 1000000)) # µs or ns
+            while read -r key value; do [[ $keys != *" $key "* ]] || ((mb += value)); done <"$memory"
+            ((mb /= 1048576))
+        else
+            pids=("$1")
+            for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
+                [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
+                ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+                for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
+            done
+            ((mb = mb * page / 1024))
+        fi
+        gpus=""; while read -t 0 -u "$smi" && read -rt 1 -u "$smi" line; do gpus+=" ${line// /}"; done
+        printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
+        ((code > 128)) || break
+        read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
+        ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too
+    done
+    kill -KILL "$reader" # which ignores what this shell ignores
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
@@ -53,25 +97,33 @@ run_rank() { # COMMAND...
         SLURM_NPROCS=$WORLD_SIZE SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=10
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+    local code=0
+    { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
+    (exec "$@") || code=$? # exec: no word of this shell
+    { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
 }
 
 # The agent of one node; it starts the node's ranks.
 run_torchrun() { # COMMAND...
     trap : TERM
-    export NODE_RANK=$SLURM_NODEID
+    export NODE_RANK=$SLURM_NODEID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$SLURM_NODEID.usage
+    exec {sampler}> >(sample "$$")
+    local sampling=$!
     python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 \
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
-        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&-
     local code=$?
+    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
+    ((code)) || return 0
     fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
     return 1
 }
 
 launched=1; trap 'ended=1' TERM
 # srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
-export -f fail run_rank run_torchrun
+export -f fail sample run_rank run_torchrun
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=40 \
     --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}" & job=$!
 # Rank 0 writes to the job's output too, whatever signal ends the job.

@@ -9,6 +9,12 @@
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
 unset HPCLAUNCH_JOB_ID
 mkdir -p "$HPCLAUNCH_RUN_DIR" && rm -f "$HPCLAUNCH_RUN_DIR"/{failed,exit} || exit 1
+# For hpclaunch status, unless hpclaunch submit has written it.
+[[ -e $HPCLAUNCH_RUN_DIR/pid ]] || {
+    echo $$ >"$HPCLAUNCH_RUN_DIR/pid"; echo -n "$(uname -n)" >"$HPCLAUNCH_RUN_DIR/host"; touch "$HPCLAUNCH_RUN_DIR/started"
+}
+echo '{"job_name": "train", "max_attempts": 1, "nodes": 1, "partition": "here", "poll": 2, "scheduler": "local",
+    "seconds": 3600, "site": "local", "tasks_per_node": 2}' >"$HPCLAUNCH_RUN_DIR/about.json" # for hpclaunch status
 echo "hpclaunch: logs in $HPCLAUNCH_RUN_DIR"
 trap 'code=$? at=${at:-$BASH_COMMAND}; [[ $launched || $BASHPID != "$$" ]] || { echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
     echo "$code - the environment, at: $at" >"$HPCLAUNCH_RUN_DIR/failed"
@@ -33,12 +39,38 @@ while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER
 done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
+# Every 10 s what this node uses, until the shell that holds the pipe ends: ms of cores, MB, and each GPU's %, MB and W. It is read
+# from PID and the processes below it, by builtins: that takes less than 0.1 % of a core.
+sample() { # PID; in a process of its own
+    set +eu; trap '' HUP INT TERM USR1 USR2; exec &>/dev/null
+    page=$(($(getconf PAGESIZE) / 1024)) gpus="" pause=1 code=142
+    printf '%(%s)T node %s %s\n' -1 "$(hostname)" "${HPCLAUNCH_ATTEMPT:-1}" >>"$HPCLAUNCH_USAGE"
+    while :; do
+        ms=0 mb=0
+        pids=("$1")
+        for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
+            [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
+            ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+            for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
+        done
+        ((mb = mb * page / 1024))
+        printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
+        ((code > 128)) || break
+        read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
+        ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too
+    done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
     trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
-    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" # exec: no word of this shell
+    local code=0
+    { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
+    (exec "$@") || code=$? # exec: no word of this shell
+    { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
+    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
 }
 
 # The agent of one node; it starts the node's ranks.
@@ -47,8 +79,9 @@ run_torchrun() { # COMMAND...
     python -m torch.distributed.run --nnodes=1 --nproc-per-node=2 \
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --local-addr=127.0.0.1 --no-python bash -c 'run_rank "$@"' "$0" "$@" \
-        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 && return
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
     local code=$?
+    ((code)) || return 0
     fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
     return 1
 }
@@ -56,19 +89,21 @@ run_torchrun() { # COMMAND...
 launched=1
 # One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
 run_node() { # NODE_RANK
-    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID
+    export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$1.usage
     local pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     trap : INT HUP # the head of the job hears them too
     trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
     set -m
     run_torchrun "${command[@]}" & pids+=($!)
     set +m; unset HPCLAUNCH_NODE
+    local sampler sampling
+    exec {sampler}> >(sample "${mark##*.}"); sampling=$!
     # What carries the mark ends with this shell, even if that is killed: the guard reads until its pipe is closed.
     local sweep="grep -lszxF ${mark@Q} /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL"
-    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null)
+    exec {guard}> >(exec setsid bash -c "read -r; $sweep" &>/dev/null {sampler}>&-)
     local sweeper=$!
     while ((verdict == 0 && alive)); do
-        sleep 1 {guard}>&- & wait -n # the end of a process is seen at once
+        sleep 1 {guard}>&- {sampler}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
         for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
         kill -0 $$ 2>/dev/null || verdict=143 # the head is gone
@@ -77,7 +112,8 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- && wait "$sweeper"
+    exec {guard}>&- {sampler}>&-; wait "$sampling" 2>/dev/null # which bash 4.4 does only for the last of such processes
+    wait "$sweeper"
 }
 
 trap 'fail 130 - "the run, interrupted"' INT
@@ -113,4 +149,5 @@ wait "${readers[@]}"
 # The first failure gives the job its exit code.
 { read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
     tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
+echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
 exit "$code"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -123,7 +124,7 @@ def test_an_image_gets_the_gpus(cli, work, gpus, keys, option):
                "container": {"modules": ["box/1"], **keys}, "modules": ["pytorch"]}  # fmt: skip
     Path("x.yaml").write_text(json.dumps(profile))
     script = cli("render", "--site", "./x.yaml", "--container", "docker://a/b:1", "--", "python", "t.py").stdout
-    (line,) = (line.split() for line in script.splitlines() if line.startswith("    exec ") and " >>" not in line)
+    (line,) = (line.split() for line in script.splitlines() if re.match("    exec [a-z]", line))
     assert line[3] == (option or "--pwd") or line[4:6] == ["--env-host", "--network=host"]
     assert not option or option in line
     assert "module load box/1" in script and "module load pytorch" not in script

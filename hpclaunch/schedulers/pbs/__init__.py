@@ -13,7 +13,7 @@ from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.schedulers import VISIBLE_DEVICES, Scheduler, run_folder
 from hpclaunch.schedulers.command import call
 from hpclaunch.schedulers.job import Allocation, Job, directive, leading_number, note_attempts
-from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states
+from hpclaunch.schedulers.pbs.states import FINISHED, UNKNOWN_ID, states, usage
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
@@ -38,6 +38,7 @@ class Pbs(Scheduler):
     needs = ("qsub", "qstat", "qdel")
 
     states = staticmethod(states)
+    usage = staticmethod(usage)
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through qsub's stdin, so that no file is left if it is refused."""

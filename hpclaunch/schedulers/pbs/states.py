@@ -25,8 +25,9 @@ from hpclaunch.schedulers.job import (
     UNKNOWN,
     Job,
     State,
+    Usage,
 )
-from hpclaunch.schedulers.values import pbs_gb
+from hpclaunch.schedulers.values import pbs_gb, pbs_seconds
 
 # https://github.com/openpbs/openpbs/blob/master/doc/man1/qstat.1B, "job_state"
 STATES = {
@@ -65,6 +66,20 @@ def states(jobs: Sequence[Job]) -> dict[str, State]:
     open_ids = [job_id for job in jobs if not job.recorded_end for job_id in asked[job.id]]
     found = _ask([job_id for ids in asked.values() for job_id in ids], open_ids)
     return {job.id: _of_run(job, asked[job.id], found) for job in jobs}
+
+
+def usage(job: Job) -> Usage:
+    """Return the sums of the attempts' resources_used; their memory is of all nodes, 0b where a host does not count."""
+    ids = [job.id, *job.further_ids]
+    found, _ = _jobs(ids, ids, subjobs="[" in job.id)
+    with suppress(ValueError, AttributeError, TypeError):  # an answer may be anything
+        used = [found[job_id].get("resources_used", {}) for job_id in ids if job_id in found]
+        return Usage(
+            seconds=sum(pbs_seconds(str(one.get("walltime", 0))) for one in used) or None,
+            cpu_seconds=sum(pbs_seconds(str(one.get("cput", 0))) for one in used) or None,
+            mem_gb=max((pbs_gb(str(one.get("mem", 0))) for one in used), default=0) or None,
+        )
+    return Usage()
 
 
 def _ask(ids: Sequence[str], open_ids: Sequence[str]) -> dict[str, State]:

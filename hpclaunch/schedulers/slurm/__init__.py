@@ -13,7 +13,7 @@ from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.schedulers import Scheduler
 from hpclaunch.schedulers.command import ELSEWHERE, STATE_SECONDS, call
 from hpclaunch.schedulers.job import Allocation, Job, directive, leading_number
-from hpclaunch.schedulers.slurm.states import states
+from hpclaunch.schedulers.slurm.states import states, usage
 
 if TYPE_CHECKING:
     from hpclaunch.schedulers.machine import Machine
@@ -46,6 +46,7 @@ class Slurm(Scheduler):
     useful = ("sacct", "sacctmgr")
 
     states = staticmethod(states)
+    usage = staticmethod(usage)
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through sbatch's stdin, so that no file is left if it is refused.

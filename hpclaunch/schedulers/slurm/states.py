@@ -17,7 +17,9 @@ from hpclaunch.schedulers.job import (
     UNKNOWN,
     Job,
     State,
+    Usage,
 )
+from hpclaunch.schedulers.values import slurm_gb
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 _STATES = {
@@ -49,6 +51,21 @@ def states(jobs: Sequence[Job]) -> dict[str, State]:
             queued = dict.fromkeys(left, State(UNKNOWN, "no answer from squeue"))
         found |= {job_id: state for job_id, state in queued.items() if {job_id, job_id.split("_")[0]} & left}
     return found | {job_id: array for job_id in left - found.keys() if (array := _of_array(job_id, found))}
+
+
+def usage(job: Job) -> Usage:
+    """Return what sacct says of all starts of a job. The largest task's memory counts for each task of its step."""
+    fields = "JobID,ElapsedRaw,ConsumedEnergyRaw,NTasks,MaxRSS,TotalCPU"
+    words = ["sacct", "--parsable2", "--noheader", "--duplicates", f"--format={fields}", f"--jobs={job.id}"]
+    seconds, joules, memory, cpu = 0, 0, [0.0], 0.0
+    for name, elapsed, energy, tasks, rss, clock in _rows(call(words, seconds=STATE_SECONDS).stdout, 6):
+        memory += [slurm_gb(rss) * max(_number(tasks), 1)] if rss.strip("0") else []
+        if name == job.id:
+            days, _, rest = clock.rpartition("-")  # [DAYS-[HOURS:]]MINUTES:SECONDS.FRACTION
+            cpu += sum(float(part) * 60**i for i, part in enumerate(rest.split(":")[::-1])) + 86400 * _number(days)
+            seconds += _number(elapsed)
+            joules += _number(energy) if _number(energy) < 10**15 else 0  # 2^64 - 2 without a plugin
+    return Usage(seconds or None, cpu or None, max(memory) or None, joules or None)
 
 
 def _of_array(job_id: str, found: dict[str, State]) -> State | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import signal
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def _watch(server: Server, job: Job, shell: subprocess.Popen[bytes], error: Bina
             end(server, job.id, "walltime")
         with server.locked():
             if latest := server.find(job.id):
-                server.save(latest.show(resources_used=_used(latest)))
+                server.save(latest.show(resources_used=_used(server, latest)))
         orphans = [task for task in sessions.of_tasks(server.room(job)) if not sessions.alive(task, "")]
         sessions.kill(orphans, 1)
 
@@ -120,13 +121,16 @@ def first_node(server: Server, job: Job) -> list[int]:
     return [session for session in (job.session, *sessions.of_tasks(server.room(job), 0)) if session]
 
 
-def _used(job: Job) -> dict[str, object]:
-    ncpus = sum(chunk.ncpus for chunk in job.chunks)
+def _used(server: Server, job: Job) -> dict[str, object]:
+    """Return what the processes of the job's sessions use, at most so far; at the end those that have ended count."""
+    before = job.shown.get("resources_used", {"cput": "00:00:00", "mem": "0kb"})
+    seconds, kb = sessions.usage([job.session, *sessions.of_tasks(server.room(job))])
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "cpupercent": 0,
-        "cput": "00:00:00",
-        "mem": "0b",
-        "ncpus": ncpus,
+        "cput": max(before["cput"], clock(max(seconds, ended.ru_utime + ended.ru_stime))),
+        "mem": f"{max(int(before['mem'].removesuffix('kb')), kb)}kb",
+        "ncpus": sum(chunk.ncpus for chunk in job.chunks),
         "walltime": clock(time.time() - job.begun),
     }
 
@@ -134,7 +138,7 @@ def _used(job: Job) -> dict[str, object]:
 def _finish(server: Server, job: Job, status: int) -> None:
     with server.locked():
         job = server.find(job.id) or job
-        server.save(job.show(job_state="E", substate=50, resources_used=_used(job)))
+        server.save(job.show(job_state="E", substate=50, resources_used=_used(server, job)))
     output.deliver(server, job)
     time.sleep(server.settings.poll / 10)  # a second, in reality
     how = {

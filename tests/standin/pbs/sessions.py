@@ -43,6 +43,17 @@ def in_sessions(leaders: Collection[int]) -> list[int]:
     return found
 
 
+def usage(leaders: Collection[int]) -> tuple[float, int]:
+    """Return the seconds of cores, those of ended children included, and the resident kB of these sessions."""
+    seconds, pages = 0.0, 0
+    for process in in_sessions(leaders):
+        with suppress(OSError, IndexError):
+            fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+            seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            pages += int(fields[21])
+    return seconds, pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
 def of_tasks(room: Path, node: int | None = None) -> list[int]:
     """Return the sessions of the tasks that pbsdsh started, on one node or on all."""
     found = []

@@ -1,0 +1,70 @@
+"""What to request the next time: options for a job that used less than it asked, and what they do to the price."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+from msgspec import structs
+
+from hpclaunch.errors import HpclaunchError, counted
+from hpclaunch.job.consider import make_plan
+from hpclaunch.job.plan import Plan
+from hpclaunch.profile.search import Profile
+from hpclaunch.schedulers.job import Usage
+from hpclaunch.schedulers.walltime import clock
+
+_ROOM = 1.25  # of what was used, to request for the next job
+_CHEAPER = 0.95  # of the price: what saves less is not worth a change
+
+
+class Used(Usage, frozen=True, kw_only=True):
+    """The same, `mem_gb` and `cores` of a node at most, and each GPU's host, number, mean use and idle time in %."""
+
+    cores: float | None = None
+    gpus: list[tuple[str, str, float, float]] = []
+
+
+def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[str]:
+    """Yield what to change in the request of `plan`; options for memory, cores and GPUs only if they make it cheaper.
+
+    `whole` is whether the job did all of its work, in one attempt.
+    """
+    if whole and used.seconds and used.seconds < plan.seconds / 2:
+        step = 3600 if used.seconds > 4 * 3600 else 900
+        if (seconds := math.ceil(_ROOM * used.seconds / step) * step) < plan.seconds:
+            words = f"walltime {plan.walltime}, used {clock(int(used.seconds))}"
+            yield f"{words}: --walltime {clock(seconds)} starts sooner"
+    asked_gb, gb = plan.mem_gb_per_node or 0, math.ceil(_ROOM * (used.mem_gb or 0))
+    memory = {"mem_gb": gb} if used.mem_gb and gb < asked_gb else {}
+    if memory and (less := _cheaper(profile, plan, memory)):
+        yield f"asked {asked_gb} GB of memory a node, used at most {used.mem_gb:.3g} GB: {less}"
+    if used.cores is not None and used.cores < plan.cpus_per_node / 2:
+        cpus = {"cpus_per_task": max(math.ceil(_ROOM * used.cores / plan.tasks_per_node), 1)}
+        less = _cheaper(profile, plan, cpus | memory) if memory or not asked_gb else ""
+        words = f"used at most {used.cores:.3g} of {counted(plan.cpus_per_node, 'core')} of a node"
+        yield f"{words}: {less}" if less else words
+    busy = max(Counter(host for host, _, _, idle in used.gpus if idle < 95).values(), default=0)
+    if len(used.gpus) == plan.gpus and busy < plan.gpus_per_node:  # else it is not known what the others did
+        tasks = min(plan.tasks_per_node, max(busy, 1))
+        less = _cheaper(profile, plan, {"gpus_per_node": busy, "tasks_per_node": tasks})
+        words = f"used {busy} of {counted(plan.gpus_per_node, 'GPU')} of a node"
+        yield f"{words}: {less}" if less else words
+    for host, gpu, _, idle in sorted(used.gpus, key=lambda one: -one[3])[:4]:
+        if idle >= 50:
+            yield f"GPU {gpu} of {host} was idle {idle:.0f} % of the time"
+
+
+def _cheaper(profile: Profile, plan: Plan, values: dict[str, int]) -> str:
+    """Return the options with these values and what they save, or "" if the job is then not cheaper, or refused."""
+    less = None
+    with suppress(HpclaunchError):
+        less = make_plan(profile, structs.replace(plan.request, **values))
+    if not (less and less.cost and plan.cost and less.cost.amount <= _CHEAPER * plan.cost.amount):
+        return ""
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
+    share = 1 - less.cost.amount / plan.cost.amount
+    how = "halves the price" if 0.49 < share < 0.51 else f"lowers the price by {share:.0%}"
+    return f"{options} {how}, from {plan.cost} to {less.cost} for {plan.walltime}"
