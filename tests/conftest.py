@@ -463,7 +463,7 @@ def qsub(standin, work, monkeypatch, tmp_path):
 PBS_PROFILES = {
     # Gadi without what this machine has not: its modules and its project.
     "gadi-here": "extends: gadi\ntitle: The tests' own\nmodules: []\nmodule_paths: []\nstorage: []\numask: null\n"
-    "account: ab12\nhostnames: []\npoll: '00:00:01'\n"
+    "account: ab12\nhostnames: []\npoll: '00:00:01'\ndead_after: '00:00:20'\n"
     "partitions: {gpuvolta: {charge: {unit: SU, per: core, rate: 3.0, mem_gb: 7.958333333333333}}}\n",
     "pbs-here": "extends: pbs\ntitle: The tests' own\npoll: '00:00:01'\n",
     "gadi-slow": "extends: gadi-here\ntitle: The tests' own\npoll: '00:10:00'\n",

@@ -40,14 +40,14 @@ def check_epochs(job: str, epochs: int) -> None:
 
 def test_a_training_of_three_walltimes_completes(work):
     """More than two walltimes of training end COMPLETED, each epoch and step trained once, by srun and by torchrun."""
-    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s", "--max-attempts", "9")
-    jobs = [submit(*words, "--launcher", launcher, *train(110)) for launcher in ("tasks", "torchrun")]
+    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "60s", "--max-attempts", "9")
+    jobs = [submit(*words, "--launcher", launcher, *train(70)) for launcher in ("tasks", "torchrun")]
     call("wait", *jobs, seconds=800)
     for job in jobs:
         assert state(job)["word"] == "COMPLETED"
         assert attempts(job) >= 3
         trained = re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE)
-        assert trained == [str(epoch) for epoch in range(1, 111)]
+        assert trained == [str(epoch) for epoch in range(1, 71)]
         saved = re.findall(r"^saved at (epoch \d+, step \d+):", log(job), re.MULTILINE)
         resumed = re.findall(r"^resumed at (epoch \d+, step \d+)$", log(job), re.MULTILINE)
         assert saved == resumed
@@ -106,7 +106,7 @@ class Model(pl.LightningModule):
         return self.layer(batch[0]).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.01)
-trainer = pl.Trainer(accelerator="cpu", num_nodes=2, max_steps=100, logger=False, enable_progress_bar=False,
+trainer = pl.Trainer(accelerator="cpu", num_nodes=2, max_steps=60, logger=False, enable_progress_bar=False,
                      default_root_dir=os.environ["HPCLAUNCH_RUN_DIR"], use_distributed_sampler=False)
 trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 4))))
 print("done at", trainer.global_step, flush=True)
@@ -118,17 +118,17 @@ def test_lightnings_own_requeue_keeps_working(work):
     """A plain Lightning script requeues its job by itself, asked by --signal or by --max-attempts, once each time."""
     (work / "own.py").write_text(LIGHTNING)
     words = ("--nodes", "2", "--tasks-per-node", "1", "-t", "00:02:00")
-    ways = (("--directive=--signal=SIGUSR1@30",), ("--max-attempts", "4", "--warn-before", "30s"))
+    ways = (("--directive=--signal=SIGUSR1@60",), ("--max-attempts", "4", "--warn-before", "60s"))
     jobs = [submit(*words, *way, "--", sys.executable, "own.py") for way in ways]
     call("wait", *jobs, seconds=400)
     for job in jobs:
         assert state(job)["word"] == "COMPLETED"
-        assert log(job).endswith("done at 100\n")
+        assert log(job).endswith("done at 60\n")
         steps = re.findall(r"^step (\d+)$", log(job), re.MULTILINE)
         restarts = Path("hpclaunch-runs", job, "rank-0.err").read_text().count("Restored all states")
         assert restarts >= 1
-        assert {int(step) for step in steps} == set(range(100))
-        assert len(steps) <= 100 + 2 * restarts  # the step after which Lightning saved, and one before it is ended
+        assert {int(step) for step in steps} == set(range(60))
+        assert len(steps) <= 60 + 2 * restarts  # the step after which Lightning saved, and one before it is ended
     script = Path("hpclaunch-runs", jobs[0], "job.sh").read_text()
     assert "owns the requeue" in script
     assert "scontrol requeue" not in script

@@ -37,7 +37,7 @@ def test_mpich_starts_the_ranks_of_all_nodes(work, monkeypatch, tmp_path, code):
     monkeypatch.setenv("PATH", f"{tmp_path / 'mpich'}:{os.environ['PATH']}")
     with (work / "site_profiles" / "jz.yaml").open("a") as profile:
         profile.write("mpi: mpich\n")
-    tell = f"hostname; echo $RANK $LOCAL_RANK $NODE_RANK; [[ $RANK == 2 ]] && exit {code}; sleep {60 if code else 1}"
+    tell = f"hostname; echo $RANK $LOCAL_RANK $NODE_RANK; [[ $RANK == 2 ]] && exit {code}; sleep {10 if code else 1}"
     words = ("--nodes", "2", "--tasks-per-node", "2", "--launcher", "mpirun")
     job = submit(*words, "--wait", "--", "bash", "-c", tell, code=code)
     folder = Path("hpclaunch-runs", job)

@@ -38,8 +38,8 @@ def check(job: str) -> None:
 @pytest.mark.usefixtures("slurm")
 def test_slurm_requeues_once_for_each_save():
     """Lightning's own requeue, which is on under srun, keeps out of it; torchrun's ranks go on as well."""
-    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "30s")
-    jobs = [submit(*words, "--launcher", launcher, *program(40)) for launcher in ("tasks", "torchrun")]
+    words = (*TWO_BY_TWO, "-t", "00:02:00", "--warn-before", "60s")
+    jobs = [submit(*words, "--launcher", launcher, *program(24)) for launcher in ("tasks", "torchrun")]
     call("wait", *jobs, seconds=500)
     for job in jobs:
         check(job)
@@ -50,8 +50,8 @@ def test_slurm_requeues_once_for_each_save():
 def test_pbs_goes_on(qsub, launcher):
     """On PBS each attempt is a job of its own, with the same run folder and id."""
     qsub()
-    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "20s")
-    job = submit(*words, "--launcher", launcher, *program(20))
+    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:00:40", "--warn-before", "20s")
+    job = submit(*words, "--launcher", launcher, *program(12))
     call("wait", job, seconds=300)
     if launcher == "tasks":
         check(job)
