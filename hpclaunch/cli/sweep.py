@@ -99,7 +99,7 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 def results_command(sweep: str | None, as_csv: bool, as_json: bool) -> None:
-    """Show the values and metrics of each job of a sweep."""
+    """Show the values and metrics of the jobs of a sweep."""
     runs = groups.runs([sweep] if sweep else [])
     if (found := groups.of(runs)) is None:
         raise HpclaunchError(f"{sweep or 'the newest job'} is no sweep; `submit --sweep` prints the id of one")

@@ -113,7 +113,7 @@ def test_the_command_needs_no_matplotlib_and_no_torch(cli, monkeypatch):
 def test_a_study_on_pbs(qsub):
     """It is a job for each size, and an epoch has its price."""
     qsub()
-    words = ("-s", "gadi-here", "-q", "normal", "-t", "1h", "--cpus-per-task", "48", "--tasks-per-node", "1")
+    words = ("-s", "gadi-here", "-q", "normal", "-t", "1h", "--cpus-per-task", "48", "--launcher", "tasks")
     study = call("scale", *words, "-N", "1,2", *COMMAND).strip()
     call("wait", study)
     (found,) = json.loads(call("scale", "--json"))
