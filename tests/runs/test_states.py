@@ -14,7 +14,7 @@ from hpclaunch.executors.job import Watcher
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import slurm
-from hpclaunch.schedulers.job import COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, UNKNOWN, State
+from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, REQUEUED, RUNNING, UNKNOWN, State
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +111,23 @@ def test_what_sacct_knows_is_told_without_squeue(work, monkeypatch):
     process = start("status", "2", "3")
     assert "Unable to contact slurm controller" in process.communicate(timeout=30)[1]
     assert process.returncode == 3
+
+
+def test_jobs_of_an_array_that_never_ran_are_one_row(work, monkeypatch):
+    """Those of an array that were cancelled while they waited are CANCELLED, though sacct has one row for them."""
+    rows = (
+        "12_0|COMPLETED|0:0|n1",
+        "12_[2-3%1]|CANCELLED by 0|0:0|None assigned",
+        "13_[0-1]|PENDING|0:0|None assigned",
+    )
+    on_path(work, monkeypatch, "sacct", "; ".join(f"echo '{row}'" for row in rows))
+    on_path(work, monkeypatch, "squeue", "true")
+    found = slurm.states([make_run(name, "slurm") for name in ("12_0", "12_2", "12_3", "13_1", "14")])
+    assert {name: found[name].word for name in found if "[" not in name} == {
+        "12_0": COMPLETED,
+        "12_2": CANCELLED,
+        "12_3": CANCELLED,
+    }
 
 
 def test_a_scheduler_out_of_reach_keeps_no_other_job_from_being_cancelled(work):
