@@ -227,26 +227,3 @@ def test_a_sweep_has_no_report_of_its_own(cli, finished):
         f"hpclaunch: report is of one job: {group.id} is 0; use the id of one of them\n"
     )
     assert cli("report", "nothing").exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("lines", "files"),
-    [("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0",
-      {"system.slice/slurmstepd.scope/job_12/cpu.stat": "usage_usec 7000000\nuser_usec 1\n",
-       "system.slice/slurmstepd.scope/job_12/memory.stat": "anon 1073741824\nfile 9999999999\nshmem 1073741824\n"}),
-     ("4:memory:/slurm/uid_0/job_12/step_0\n2:cpu,cpuacct:/slurm/uid_0/job_12/step_0\n0::/system.slice/slurmd.service",
-      {"cpuacct/slurm/uid_0/job_12/cpuacct.usage": "7000000000\n",
-       "memory/slurm/uid_0/job_12/memory.stat": "rss 5\nshmem 5\ntotal_rss 1073741824\ntotal_shmem 1073741824\n"})],
-)  # fmt: skip
-def test_the_jobs_own_cgroup_counts(cli, work, lines, files):
-    """Where the scheduler makes a cgroup for the job, of either version, its time and memory count, not its cache."""
-    for name, text in files.items():
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / name).write_text(text)
-    (work / "cgroup").write_text(f"{lines}\n")
-    script = cli("render", "--quiet", "--site", "slurm", "--", "true").stdout
-    function = re.search(r"^sample\(\).*?^}$", script, re.MULTILINE | re.DOTALL)[0]
-    function = function.replace("/sys/fs/cgroup", str(work)).replace("/proc/self/cgroup", str(work / "cgroup"))
-    own = {**os.environ, "SLURM_JOB_ID": "12", "HPCLAUNCH_USAGE": str(work / "node-0.usage")}
-    subprocess.run(["bash", "-c", f"{function}\nsample $$"], env=own, stdin=subprocess.DEVNULL, check=False, timeout=20)
-    assert (work / "node-0.usage").read_text().split("\n")[1].split()[1:3] == ["7000", "2048"]
