@@ -14,7 +14,7 @@ PACKAGE = Path(hpclaunch.__file__).parent
 # From the top down. Each room imports only from itself and from those below it.
 LAYERS = (
     ("cli", "lightning"),
-    ("doctor", "scripts", "rehearsal", "executors"),
+    ("doctor", "scripts", "rehearsal", "executors", "studies"),
     ("runs",),
     ("job",),
     ("profile",),

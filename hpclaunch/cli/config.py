@@ -43,6 +43,7 @@ class Config(msgspec.Struct):
     preset: str | None = None
     again: dict[str, Any] | None = None
     code: str = ""
+    jobs: Any = None  # those of a sweep, of that run
     used: list[Document] = []  # the sections that counted last, strongest first
 
     def use(self, site: str, cluster: bool) -> dict[str, Any]:

@@ -19,7 +19,8 @@ _GROUPS = {
     "Resources": "site nodes partition account qos walltime gpus gpus_per_node tasks_per_node cpus_per_task mem_gb "
     "jobfs_gb job_name storage directive mail mail_on template preset",
     "Environment": "module setup teardown venv container env network stage_in stage_out snapshot",
-    "Launch": "launcher workload preflight after after_any after_failed script debug_rank host remote_folder resume",
+    "Launch": "launcher workload preflight sweep sweep_file array at_most weak metric after after_any after_failed "
+    "script debug_rank host remote_folder resume",
     "Survive": "max_attempts max_restarts min_nodes spares warn_before hang_after",
     "Money and checks": "max_cost confirm_above yes force dry_run",
     "Output": "output explain wait_for_end follow fix diff as_request as_json quiet help",

@@ -171,11 +171,11 @@ def _only_run(ctx: click.Context, _param: click.Parameter, rank: str | None) -> 
 
 
 def job_command(
-    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = ""
+    name: str, only: Iterable[str] = (), several: Iterable[str] = (), epilog: str = "", without: str = ""
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a click command that takes the context, COMMAND and the options of a request, or `only` some of them.
 
-    The options `several` may be given repeatedly.
+    It has no option `without`. The options `several` may be given repeatedly.
     """
 
     def make(function: Callable[..., None]) -> click.Command:
@@ -188,7 +188,7 @@ def job_command(
         for words, attributes, text in reversed(_ROWS):
             if _name(words) in several:
                 command = _option(words, attributes | _TEXTS, text.replace(".", " (repeatable).", 1))(command)
-            elif not only or _name(words) in only:
+            elif (not only or _name(words) in only) and _name(words) != without:
                 command = _option(words, attributes, text)(command)
         settings = {"allow_interspersed_args": False}
         return click.command(name, cls=Command, epilog=epilog, context_settings=settings)(command)

@@ -5,7 +5,7 @@ Profiles and templates that are not shipped with hpclaunch are named on stderr.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,13 @@ def planned_request(
     starts: bool = False,
     mistaken: list[tuple[str, str]] | None = None,
     there: str = "",
+    change: Callable[[Request], Request] | None = None,
 ) -> tuple[Request, search.Profile]:
     """Return the request that the options make, its site settled, and that site's profile.
 
     With `here` the site is this machine unless the command line names one. With `starts` the command starts from this
     folder, not from another machine's. If that is `there`, on another machine, paths of this one mean nothing.
-    `mistaken` is make_request's.
+    `mistaken` is make_request's. What `change` makes of the request is looked up.
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program, with_links
 
@@ -108,6 +109,7 @@ def planned_request(
     local = scheduler(profile.site.scheduler).here
     values = configured(ctx, values | _untyped(ctx, OF_CLUSTERS if local else ()), profile.name, not local)
     request = _request(ctx, values | {"site": site}, mistaken)
+    request = change(request) if change else request
     if there:
         return look_up_program(profile.site, with_links(profile.site, request, {".": there}), starts), profile
     request, code = follow_links(profile.site, request, here), ctx.obj.code

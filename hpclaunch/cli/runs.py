@@ -17,14 +17,26 @@ from hpclaunch.cli.options import JOB_IDS
 from hpclaunch.cli.progress import Progress
 from hpclaunch.cli.requests import load_site
 from hpclaunch.errors import HpclaunchError, SchedulerError, counted
-from hpclaunch.runs import registry
+from hpclaunch.runs import groups, registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import mirror, run_folder
-from hpclaunch.schedulers.job import UNKNOWN, State
+from hpclaunch.schedulers.job import COMPLETED, UNKNOWN, State
 
 POLL_SECONDS = 2.0  # between two looks at run folders; the site's `poll` limits how often its scheduler is asked
 _JOBS = click.argument("jobs", nargs=-1, metavar="[JOB]...", **JOB_IDS)
 _JOB = click.argument("job", required=False, **JOB_IDS)
+_FAILED = click.option(
+    "--failed", is_flag=True, expose_value=False, help="Of these, only the jobs that failed.",
+    callback=lambda ctx, _, failed: ctx.meta.update(failed=failed),
+)  # fmt: skip
+
+
+def _chosen(*names: str | None) -> list[Run]:
+    """Return the runs of these names; with --failed those that ended otherwise than well. Raises HpclaunchError."""
+    runs = groups.runs([name for name in names if name])
+    if not click.get_current_context().meta.get("failed"):
+        return runs
+    return [run for run, state in zip(runs, ask(runs)[0], strict=True) if state.ended and state.word != COMPLETED]
 
 
 def ask(chosen: Sequence[Run]) -> tuple[list[State], int]:
@@ -44,6 +56,7 @@ def _record(run: Run, state: State) -> dict[str, Any]:
 
 @click.command("status", cls=Command, epilog="status\nstatus 1234567 --json")
 @_JOBS
+@_FAILED
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many, newest first.")
 @json_option
 def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
@@ -51,12 +64,17 @@ def status_command(jobs: tuple[str, ...], limit: int, as_json: bool) -> None:
 
     The exit code is 3 if no state is known because the scheduler does not answer.
     """
-    chosen = registry.find(jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
+    chosen = _chosen(*jobs) if jobs or limit == 1 else registry.newest_first()[:limit]
     for name in registry.unfinished():
         talk(f"a submission is not finished; use: hpclaunch submit --resume {name}")
     states, code = ask(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
+        raise SystemExit(code)
+    if limit == 1 and (found := groups.of(chosen)):
+        from hpclaunch.cli.sweep import echo_elements
+
+        echo_elements(found[1], chosen, states)
         raise SystemExit(code)
     rows = []
     for run, state in zip(chosen, states, strict=True):
@@ -90,6 +108,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @click.command("logs", cls=Command, epilog="logs -f --rank 3\nlogs 1234567 --grep loss --tail 5")
 @_JOB
+@_FAILED
 @click.option("--follow", "-f", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--err", is_flag=True, help="Only stderr.")
@@ -101,20 +120,24 @@ def logs_command(
     """Show what the ranks wrote, identical lines once."""
     from hpclaunch.runs import logs
 
-    (run,) = registry.find([job] if job else [])
-    if run.host and not follow:
+    chosen = _chosen(job)
+    if any(run.host for run in chosen) and not follow:
         try:
-            mirror.refresh([run])
+            mirror.refresh(chosen)
         except SchedulerError as error:
             talk(f"warning: {error}; these are the logs as they were")
-    with Progress([run]) as progress:
-        for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
-            progress.clear()
-            echo(line)
+    for run in chosen:
+        if chosen[1:]:
+            echo(f"==> {run.id} <==")
+        with Progress([run]) as progress:
+            for line in logs.read(run, rank, progress.look if follow else None, err, grep, tail):
+                progress.clear()
+                echo(line)
 
 
 @click.command("wait", cls=Command, epilog="wait && hpclaunch submit -- python eval.py\nwait 1234567 1234568")
 @_JOBS
+@_FAILED
 @json_option
 def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Wait until jobs have ended, or the newest.
@@ -122,7 +145,7 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
     The exit code is that of the first job that failed, 3 for one whose end cannot be known. Ctrl-C ends only the
     waiting.
     """
-    chosen = registry.find(jobs)
+    chosen = _chosen(*jobs)
     states, code = wait(chosen)
     if as_json:
         echo_json([_record(run, state) for run, state in zip(chosen, states, strict=True)])
@@ -131,19 +154,24 @@ def wait_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("cancel", cls=Command, epilog="cancel\ncancel 1234567 1234568")
 @_JOBS
+@_FAILED
 @json_option
 def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
     """Cancel jobs, or the newest.
 
     Each is printed with its state before.
     """
-    chosen = registry.find(jobs)
+    chosen = _chosen(*jobs)
     before, _ = schedulers.states(chosen)
     errors, rows = [], []
     for (name, host, _), mine in schedulers.groups(chosen).items():
         try:
             with mirror.reached(mine) if host else nullcontext():
-                schedulers.scheduler(name).cancel(mine)
+                kind, left = schedulers.scheduler(name), mine
+                if (found := groups.of(mine)) and found[0].array == len(found[1]):  # an array is cancelled at once
+                    ids, array = kind.array_ids(found[0].id, [one.number for one in found[1]]), found[0].id
+                    left = [msgspec.structs.replace(mine[0], id=array), *(run for run in mine if run.id not in ids)]
+                kind.cancel(left)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")
             continue
@@ -159,21 +187,24 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("why", cls=Command, epilog="why\nwhy 1234567")
 @_JOB
+@_FAILED
 @json_option
 def why_command(job: str | None, as_json: bool) -> None:
     """Explain why a job waits or failed, and what may help."""
     from hpclaunch.runs import why
 
-    (run,) = registry.find([job] if job else [])
-    (state,), code = ask([run])
-    site = None
-    with suppress(HpclaunchError):  # the profile may be gone by now
-        site = load_site(run.site).site.messages
-    lines = why.explain(run, state, site)
+    chosen = _chosen(job)
+    states, code = ask(chosen)
+    site, found = None, []
+    for run, state in zip(chosen, states, strict=True):
+        with suppress(HpclaunchError):  # the profile may be gone by now
+            site = site or load_site(run.site).site.messages  # all are of one site
+        lines = why.explain(run, state, site)
+        found.append(_record(run, state) | {"explanation": lines})
+        for line in () if as_json else lines:
+            echo(line)
     if as_json:
-        echo_json(_record(run, state) | {"explanation": lines})
-    for line in () if as_json else lines:
-        echo(line)
+        echo_json(found[0] if len(found) == 1 else found)
     raise SystemExit(code)
 
 

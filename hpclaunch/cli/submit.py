@@ -10,18 +10,20 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
+from hpclaunch.cli.sweep import Sweep, planned, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
 from hpclaunch.profile import search
 from hpclaunch.profile.search import Profile
-from hpclaunch.runs import registry
+from hpclaunch.runs import groups, registry
 from hpclaunch.schedulers import Scheduler, scheduler
 from hpclaunch.schedulers.run_folder import RUNS
 
@@ -50,6 +52,10 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @click.option("--after", **_JOBS, help="Start once this job succeeded (repeatable).")
 @click.option("--after-any", **_JOBS, help="Start once this job ended, in any way (repeatable).")
 @click.option("--after-failed", **_JOBS, help="Start once this job failed (repeatable).")
+@click.option("--sweep", multiple=True, metavar="NAME=VALUES", help="A job for each of V1,V2 or A..B (repeatable).")
+@click.option("--sweep-file", type=FILE, help="A job for each row of a CSV; the first row has the names.")
+@click.option("--array", metavar="INDICES", help="A job for each of 0-9, 0-9:2 or 1,3,7.")
+@click.option("--at-most", type=click.IntRange(min=1), help="Jobs of the sweep that run at once.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
@@ -74,11 +80,17 @@ def submit_command(
     Without a COMMAND, a bundled workload.
     """
     named = [(option, word, job) for option, word in _AFTER.items() for job in values.pop(option[2:].replace("-", "_"))]
+    jobs = take_jobs(values, ctx.obj and ctx.obj.jobs)
     host, below, real = _place(ctx, values)
+    if jobs and (host or script):
+        raise HpclaunchError(f"a sweep does not go with {f'--host {host}' if host else '--script'}; use COMMAND, here")
     # An earlier job may make the program.
-    request, profile = planned_request(ctx, values, starts=not named, there=real)
+    request, profile = planned_request(ctx, values, starts=not named, there=real, change=jobs.first if jobs else None)
     kind = scheduler(profile.site.scheduler)
     before = [f"{word}:{one}" for option, word, job in named for one in _before(option, job, kind, host)]
+    if jobs:
+        _wait(submit_sweep(planned(jobs, profile, request, quiet), profile, before, ctx.params), wait_for_end, follow)
+        return
     name = ""
     if script is None:
         plan = make_plan(profile, request)
@@ -109,18 +121,37 @@ def submit_command(
         # The id comes first: what fails after the scheduler's answer is a warning.
         submitted = partial(_print_id, plan, Path(RUNS), as_json)
         run = _warned(lambda: ScriptExecutor(plan).submit_script(text, before, name, submitted=submitted).run)
-    if wait_for_end or follow:
-        from hpclaunch.cli.progress import Progress
-        from hpclaunch.cli.runs import wait
+    _wait([run], wait_for_end, follow)
 
-        if follow:
-            from hpclaunch.runs import logs
 
-            with Progress([run]) as progress:
-                for line in logs.read(run, None, progress.look):
-                    progress.clear()
-                    echo(line, err=True)
-        raise SystemExit(wait([run])[1])
+def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dict[str, Any]) -> list[registry.Run]:
+    """Submit the jobs of a sweep, and return their runs; none with --dry-run. Raises HpclaunchError."""
+    if options["dry_run"]:
+        click.echo(sweep.scripts[0].encode(errors="surrogateescape"), nl=False)
+        return []
+    if not options["quiet"] and at_terminal():
+        show_remaining(sweep.whole, profile)
+    confirm(sweep.whole, options["yes"])
+    group, runs = _warned(lambda: sweep.submit(before))
+    about = {"id": group.id, **sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
+    echo_json(to_builtins(about)) if options["as_json"] else click.echo(group.id)
+    return list(runs)
+
+
+def _wait(runs: list[registry.Run], wait_for_end: bool, follow: bool) -> None:
+    """Wait for the end of what was submitted if that was asked for, and exit with its code."""
+    if not (runs and (wait_for_end or follow)):
+        return
+    from hpclaunch.cli.progress import Progress
+    from hpclaunch.cli.runs import wait
+    from hpclaunch.runs import logs
+
+    for run in runs if follow else ():
+        with Progress([run]) as progress:
+            for line in logs.read(run, None, progress.look):
+                progress.clear()
+                echo(line, err=True)
+    raise SystemExit(wait(runs)[1])
 
 
 def _place(ctx: click.Context, values: dict[str, Any]) -> tuple[str, str, str]:
@@ -166,7 +197,7 @@ def _show_files(plan: Plan, where: str, yes: bool, quiet: bool) -> None:
         talk(f"warning: {path} stays here: git ignores it, or it is hidden")
 
 
-def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> registry.Run:
+def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> Any:
     from hpclaunch.runs import remote
 
     submitted = partial(_print_id, plan, folder / RUNS, as_json)
@@ -176,7 +207,7 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> reg
         raise SchedulerError("interrupted", *remote.resume(folder)) from None
 
 
-def _warned(submit: Callable[[], registry.Run]) -> registry.Run:
+def _warned(submit: Callable[[], Any]) -> Any:
     """Submit, and print what was warned of."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("ignore")  # Python's own
@@ -201,7 +232,7 @@ def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None
 def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
     """Return the ids to wait for: a run's, or `job` if it looks like one of `kind`. Raises HpclaunchError."""
     try:
-        runs = registry.find([job])
+        runs = groups.runs([job])
     except HpclaunchError as error:
         if job and re.fullmatch(kind.ids[0], job, re.ASCII):
             return [job]

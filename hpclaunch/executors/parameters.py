@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # submitit's worker imports this module in every rank
 
 _ALIASES = {"name": "job_name", "queue": "partition", "project": "account"}
 # The command is submitit's worker, one in each rank; what this machine knows is looked up again.
-_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "snapshot", "host", "remote_folder", "machine"}
+_NOT_OURS = {"command", "workload", "launcher", "confirm_above", "snapshot", "host", "remote_folder", "machine", "jobs"}
 
 
 def names() -> set[str]:

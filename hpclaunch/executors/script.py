@@ -90,7 +90,7 @@ class ScriptExecutor(core.Executor):
             delayed.dump(pickle)
         ids = hand_over(structs.replace(plan, max_attempts=1), script)
         jobs: list[core.Job[Any]] = []
-        for job_id, pickle in zip(kind.array_ids(ids[0], count) if count > 1 else ids, pickles, strict=True):
+        for job_id, pickle in zip(kind.array_ids(ids[0], range(count)) if count > 1 else ids, pickles, strict=True):
             jobs.append(self._made(plan, script, [job_id]))
             jobs[-1].paths.move_temporary_file(pickle, "submitted_pickle")
         return jobs

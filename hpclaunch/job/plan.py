@@ -88,6 +88,7 @@ class Plan(Resources, frozen=True, kw_only=True):
     run_id: str | None = None
     debug_rank: int | None = None
     interactive: str = ""
+    array: dict[int, Plan] = {}  # its jobs by index, if they differ in more than that
     chosen: str = ""  # why this partition, if the request names none and it is not the default
     warnings: list[str] = []
     foreign: list[str] = []  # the profile's files that are not shipped ones
@@ -257,14 +258,15 @@ class Plan(Resources, frozen=True, kw_only=True):
         nodes = f"{self.fewest_nodes - self.spares} to " if self.fewest_nodes else ""
         attempts = f"{self.max_attempts} attempts of " if self.max_attempts > 1 else ""
         queued = not self.scheduler.here
+        jobs = f"{self.request.jobs} jobs, each " if self.request.jobs > 1 else ""
         parts = {
-            f"{self.name} {self.partition_name}: {nodes}{counted(self.training_nodes, 'node')} x "
+            f"{jobs}{self.name} {self.partition_name}: {nodes}{counted(self.training_nodes, 'node')} x "
             f"{counted(self.tasks_per_node, 'task')} = world size {self.world_size}": True,
             counted(self.spares, "spare node"): self.spares,
             f"{self.cpus} cpus": queued,
             f"{self.gpus} GPUs": self.gpus_per_node,
             f"{self.mem_gb} GB": self.mem_gb,
             f"walltime {attempts}{self.walltime}": queued and not self.run_id,
-            self.price: queued and self.price,
+            f"{self.price}{' in all' if jobs and self.cost else ''}": queued and self.price,
         }
         return ", ".join(text for text, told in parts.items() if told)

@@ -20,7 +20,7 @@ HIDES = "(?i)(KEY|TOKEN|SECRET|CREDENTIAL)S?(?![A-Z])|PASSW"  # names of variabl
 NONE = ["none"]  # none of the profile's modules but a partition's own, or of its storage and what lies there
 HIDDEN = "(hidden)"
 # These do not change the script.
-_NOT_IN_PROVENANCE = ("command", "machine", "max_cost", "confirm_above", "host", "remote_folder")
+_NOT_IN_PROVENANCE = ("command", "machine", "jobs", "max_cost", "confirm_above", "host", "remote_folder")
 
 
 class Machine(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,6 +98,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     force: list[Word] = []  # Checks whose refusals only warn.
     command: list[Text] = []
     machine: Machine = Machine()
+    jobs: Count = 1  # So many differ in some values only; this is the first.
 
     def command_line(self) -> str:
         """Return the `hpclaunch render` command that makes this request's script again, on one line of shell."""

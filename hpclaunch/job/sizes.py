@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hpclaunch.errors import counted
-from hpclaunch.job.cost import job_cost
+from hpclaunch.job.cost import Cost, job_cost
 from hpclaunch.job.limits import Size, qos_limits
 from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import NONE, Basis, Request
@@ -213,6 +213,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         seconds=seconds,
         attempts=max_attempts,
     )
+    if cost and (number := request.jobs) > 1:
+        cost = Cost(round(cost.amount * number, 2), cost.unit, f"{number} jobs x {cost.formula}")
     mail = scheduler(site.scheduler).mail(request.mail, request.mail_on or "end,fail") if request.mail else []
     job_name = sizes.given("job_name", "request.job_name")
     if job_name is None:

@@ -76,8 +76,8 @@ def _files() -> list[Path]:
     return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
 
 
-def find(names: Iterable[str]) -> list[Run]:
-    """Return the runs of these ids or run folders, the newest run if none is named.
+def find(names: Iterable[str], site: str = "") -> list[Run]:
+    """Return the runs of these ids or run folders, at `site` if that is given; the newest run if none is named.
 
     An id may be shortened to the part before its first dot. Raises HpclaunchError for an unknown one.
     """
@@ -89,7 +89,7 @@ def find(names: Iterable[str]) -> list[Run]:
         return known[:1]
     found = []
     for name in names:
-        named = [run for run in known if name in (run.id, run.id.split(".")[0])]
+        named = [run for run in known if name in (run.id, run.id.split(".")[0]) and site in ("", run.site)]
         run = next((run for run in named if run.path.is_dir()), None) or _moved(name) or next(iter(named), None)
         if run is None:
             raise HpclaunchError(f"no run {name!r}: `hpclaunch jobs` lists them, or use the path of a run folder")

@@ -50,6 +50,8 @@ class Scheduler:
     interactive_names: frozenset[str] = frozenset()  # job names that Lightning takes for an interactive shell
     account_directive = ""  # charges a job to {account}
     array_directives: tuple[str, ...] = ()  # request an array; {} are its indices. Without them there are none
+    array_lists = False  # the indices may be a list, as 1,3,7
+    array_index = "SLURM_ARRAY_TASK_ID"  # holds a job's index; without arrays as Slurm's, for programs that read it
     signal_directive = ""  # asks for submitit's signal before the walltime; without one the job script sends it
     ids = "", ""  # a pattern of its jobs' ids, and what to use; "" if all its jobs are runs of ours
     needs: tuple[str, ...] = ()  # commands of a login node
@@ -98,8 +100,8 @@ class Scheduler:
         path = job.path / run_folder.OUTPUT
         return path if path.is_file() else None
 
-    def array_ids(self, array: str, count: int) -> list[str]:
-        """Return the ids of the jobs of an array."""
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
+        """Return the ids of the jobs of an array with these indices."""
         return []
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:

@@ -45,6 +45,7 @@ FIT = "node-{}.fit"  # empty, by a fit node; read by its ranks, which then start
 UNFIT = "node-{}.unfit"  # HOST REASON; read by node 0 and, on Slurm, by the script, which excludes the node
 
 # Written by ranks and nodes, live, above 512 ranks in a folder for each node. Read by logs, why and users.
+METRICS = "metrics.json"  # what the program measured, if it writes that; read by results and scale
 RANK_LOG, RANK_ERR = "rank-{}.log", "rank-{}.err"  # what a rank wrote to stdout and to stderr
 NODE_LOG, NODE_ERR = "node-{}.log", "node-{}.err"  # what a node's launcher wrote; with lightning, all of its ranks
 NODE_FOLDER = "node-{}"

@@ -281,11 +281,11 @@ def train(parser: argparse.ArgumentParser, make_data: Any, make_model: Any, scal
     results |= trainer.test(model, data, verbose=False)[0]
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # all is done; a handler would not last to the very end of Python
     if trainer.is_global_zero:
-        accuracy = results["accuracy"] = results.pop("test accuracy")
-        results |= {"loss": results.pop("test loss"), "world size": trainer.world_size}
+        images, accuracy, results["loss"] = len(data.train_set), results.pop("test accuracy"), results.pop("test loss")
+        results |= {"accuracy": accuracy, "samples per epoch": images, "world size": trainer.world_size}
         text = json.dumps({name.replace(" ", "_"): value for name, value in results.items()}, indent=2)
         (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
-        where = f"world size {trainer.world_size}, {len(data.train_set)} training images, {args.epochs} epochs"
+        where = f"world size {trainer.world_size}, {images} training images, {args.epochs} epochs"
         print(f"test accuracy: {100 * accuracy:.2f} % ({where}, {time.perf_counter() - BEGAN:.1f} s)", flush=True)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

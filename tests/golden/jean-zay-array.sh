@@ -9,7 +9,7 @@
 #SBATCH --gres=gpu:4
 #SBATCH --cpus-per-task=10
 #SBATCH --time=01:00:00
-#SBATCH --output=%x_%j.out
+#SBATCH --output=%x_%A_%a.out
 #SBATCH --hint=nomultithread
 #SBATCH --array=1-10%2
 

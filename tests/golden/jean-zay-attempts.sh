@@ -169,11 +169,11 @@ if [[ -z $ended && -e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_RUN_DIR/failed
     if ((HPCLAUNCH_ATTEMPT < 3)); then
         echo "hpclaunch: the walltime is near, going on in attempt $((HPCLAUNCH_ATTEMPT + 1)) of 3"
         warned=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned" 2>/dev/null || date +%s)
-        if insist $((warned + 120)) scontrol requeue "$SLURM_JOB_ID"; then
+        if insist $((warned + 120)) scontrol requeue "$run"; then
             sleep 60 # Slurm ends this script
             exit 75
         fi
-        give_up "scontrol requeue $SLURM_JOB_ID"
+        give_up "scontrol requeue $run"
     else
         echo "hpclaunch: not done, and 3 attempts are used up"
     fi

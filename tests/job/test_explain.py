@@ -22,7 +22,7 @@ from hpclaunch.profile import search
 
 DIRECTIVE = re.compile("#(PBS|SBATCH) ")
 # What a template says whatever is asked for.
-FIXED = ("#PBS -l wd", "#PBS -l place=scatter", "#SBATCH --output=%x_%j.out")
+FIXED = ("#PBS -l wd", "#PBS -l place=scatter", "#SBATCH --output=%x_%j.out", "#SBATCH --output=%x_%A_%a.out")
 NUMBERS = (
     *(
         "nodes",

@@ -477,6 +477,7 @@ def test_results_are_written(train: Any, capsys: pytest.CaptureFixture[str]) -> 
         "val_accuracy",
         "val_loss",
         "samples_per_second",
+        "samples_per_epoch",
         "world_size",
     }
     assert found["world_size"] == 1 and 0 <= found["accuracy"] <= 1 and found["samples_per_second"] > 0

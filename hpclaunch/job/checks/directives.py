@@ -156,6 +156,9 @@ def arrays(plan: Plan) -> Iterator[Found]:
         for wrong, text, key in rules[:1] if sure else rules:
             if wrong:
                 yield Found(f"{option.directive}: {text}", key, at=option.line)
+    for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
+        if most and plan.request.jobs > most:
+            yield Found(f"{plan.request.jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
 
 
 def _array_size(text: str) -> int:

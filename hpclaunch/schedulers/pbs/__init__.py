@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ class Pbs(Scheduler):
     own_variables = frozenset({"NCPUS"})  # it shadows a variable given by -v
     account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
+    array_index = "PBS_ARRAY_INDEX"
     ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "; other jobs have ids like 123, 123.server, 123[] or 123[4].server"
     needs = ("qsub", "qstat", "qdel")
 
@@ -117,9 +118,9 @@ class Pbs(Scheduler):
                 return found
         return None
 
-    def array_ids(self, array: str, count: int) -> list[str]:
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
         """Return 107[0].gadi-pbs and so on."""
-        return [array.replace("[]", f"[{index}]", 1) for index in range(count)]
+        return [array.replace("[]", f"[{index}]", 1) for index in indices]
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Read the nodefile, and what PBS sets in the environment of the job's own shell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from glob import escape
 from pathlib import Path
 from shlex import split
@@ -39,6 +39,7 @@ class Slurm(Scheduler):
     interactive_names = frozenset({"bash", "interactive"})
     account_directive = "--account={account}"
     array_directives = ("--array={}",)
+    array_lists = True
     signal_directive = "--signal=USR2@90"
     ids = r"\d+(_\d+)?", "; other jobs have ids like 123 or 123_4"
     needs = ("sbatch", "squeue", "scontrol", "scancel")
@@ -86,8 +87,8 @@ class Slurm(Scheduler):
         return ["salloc", *options, *step, "bash", "--rcfile", str(script), "-i"]
 
     def requeue(self, environment: Mapping[str, str], folder: Path) -> None:
-        """Let Slurm start the same job again."""
-        call(["scontrol", "requeue", environment[self.job_variable]], seconds=STATE_SECONDS)
+        """Let Slurm start the same job again, by its name in an array: SLURM_JOB_ID of the last job is the array's."""
+        call(["scontrol", "requeue", folder.name], seconds=STATE_SECONDS)
 
     def output(self, job: Job) -> Path | None:
         """Return NAME_ID.out or slurm-ID.out, or the file that the script names by --output."""
@@ -99,9 +100,9 @@ class Slurm(Scheduler):
                 return path
         return next(iter(sorted(job.submitted_from.glob(f"*[_-]{escape(job.id)}.out"))), None)
 
-    def array_ids(self, array: str, count: int) -> list[str]:
+    def array_ids(self, array: str, indices: Iterable[int]) -> list[str]:
         """Return ARRAY_INDEX for each job."""
-        return [f"{array}_{index}" for index in range(count)]
+        return [f"{array}_{index}" for index in indices]
 
     def allocation(self, environment: Mapping[str, str]) -> Allocation:
         """Read what Slurm sets in the environment of a step, a job script or salloc's shell."""

@@ -96,7 +96,10 @@ def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
         found[job_id] = _state(word, code, number, hosts)
         if found[job_id].ended and word not in MAY_GO_ON and (code or not doubtful):
             settled.add(job_id)
-    return found, settled
+    # Jobs of an array that were cancelled before they ran are one row, 12_[3-5%2].
+    rows = {job_id.partition("_")[0]: found[job_id] for job_id in settled if "[" in job_id}
+    never = {name: rows[array] for name in asked.keys() - found if (array := name.partition("_")[0]) in rows}
+    return found | never, settled | never.keys()
 
 
 def _queued() -> dict[str, State]:

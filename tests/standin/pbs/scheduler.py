@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,8 @@ def _start(server: Server, job: Job, running: list[Job]) -> Job | None:
             stderr=log,
             start_new_session=True,
         )
+    while not Path(f"/proc/{mom.pid}/cmdline").read_bytes() and mom.poll() is None:
+        time.sleep(0.001)  # a program that has just started has no name yet, and would pass for a lost one
     return server.save(replace(started, hosts=hosts, mom=mom.pid))
 
 

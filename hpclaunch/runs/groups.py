@@ -1,0 +1,135 @@
+"""Groups of runs that were submitted as one, a sweep or a scaling study, each a file in the user's state folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import structs
+
+from hpclaunch import paths
+from hpclaunch.errors import SchedulerError
+from hpclaunch.runs import registry
+from hpclaunch.runs.registry import Run
+from hpclaunch.runs.submit import hand_over, note
+from hpclaunch.schedulers import run_folder
+
+if TYPE_CHECKING:
+    from hpclaunch.job.plan import Plan
+
+
+class Element(msgspec.Struct):
+    """What is run once in a group: its number, what is different in it, the ids of its runs, the newest last."""
+
+    number: int
+    values: dict[str, Any]
+    ids: list[str] = []
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """Elements that were submitted as one, `at_most` to run at once; `array` jobs as an array, whose id it has."""
+
+    id: str
+    kind: str
+    site: str
+    submitted: float  # in seconds since 1970
+    elements: list[Element]
+    request: dict[str, Any] = {}
+    at_most: int | None = None
+    about: dict[str, Any] = {}  # what else is known of one of its kind
+    array: int = 0
+
+
+def new(kind: str, site: str, values: Mapping[int, Mapping[str, Any]], **known: Any) -> Group:
+    """Return a group of these elements, by number, of which none is submitted yet."""
+    elements = [Element(number, dict(mine)) for number, mine in values.items()]
+    return Group(id=run_folder.new_name(kind), kind=kind, site=site, submitted=time.time(), elements=elements, **known)
+
+
+def register(group: Group) -> None:
+    """Write the group's file, in place of an older one. Raises OSError if the state folder cannot be written."""
+    name = "-".join(quote(word, safe="", errors="surrogateescape") for word in (group.site, group.id))
+    (folder := paths.user_state() / "groups").mkdir(parents=True, exist_ok=True)
+    paths.write_whole(folder / f"{name}.json", registry.encode(group))
+
+
+def newest_first() -> list[Group]:
+    """Return the groups, the newest first; a file that is not a group's is skipped."""
+    found = []
+    for path in (paths.user_state() / "groups").glob("*.json"):
+        with suppress(OSError, ValueError, RecursionError, msgspec.ValidationError):
+            found.append(msgspec.convert(json.loads(path.read_bytes()), Group))
+    return sorted(found, key=lambda group: -group.submitted)
+
+
+def find(name: str) -> tuple[Group, list[Element]] | None:
+    """Return the group of a name, GROUP or GROUP:NUMBER, and its elements that are meant; None if there is none."""
+    whole, _, number = name.rpartition(":")
+    for group in newest_first():
+        names = {group.id, group.id.split(".")[0], group.id.split("[")[0]}  # also without PBS's server and brackets
+        one = [element for element in group.elements if whole in names and number == str(element.number)]
+        if elements := group.elements if name in names else one:
+            return group, elements
+    return None
+
+
+def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
+    """Return the group of which these are the newest runs, and the elements; of all runs with those never submitted."""
+    ids = {(run.site, run.id) for run in chosen}
+    for group in newest_first():
+        found = [one for one in group.elements if one.ids and (group.site, one.ids[-1]) in ids]
+        if found and len(found) == len(ids):
+            return group, group.elements if len(found) == sum(bool(one.ids) for one in group.elements) else found
+    return None
+
+
+def runs(names: Sequence[str]) -> list[Run]:
+    """Return what `registry.find` does; of a group, also if the newest run is of one, the newest of each element."""
+    if not names and (newest := of(registry.find([]))):
+        names = [newest[0].id]
+    found = {name: find(name) for name in names}
+    if not any(found.values()):
+        return registry.find(names)
+    chosen: list[Run] = []
+    for name, one in found.items():
+        ids = [element.ids[-1] for element in one[1] if element.ids] if one else [name]
+        chosen += registry.find(ids, one[0].site if one else "") if ids else []
+    return chosen
+
+
+def submit(
+    group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
+) -> list[Run]:
+    """Submit elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
+    most, ids, made = group.at_most or len(jobs), [], []  # ids: of each job all attempts
+    try:
+        if array:
+            (array_id,) = hand_over(array, jobs[0][2], after)
+            if not any(element.ids for element in group.elements):
+                group.id, group.array = array_id, len(jobs)
+            ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
+            for (element, *_), own in zip(jobs, ids, strict=True):
+                element.ids += own
+        register(group)
+        for number, (element, plan, script) in enumerate(jobs):
+            if not array:
+                earlier = [f"afterany:{ids[number - most][-1]}"] if number >= most else []
+                ids.append(hand_over(plan, script, [*after, *earlier]))
+            made.append(note(plan.about, plan.hidden(), script, ids[number]))
+            if not array:
+                element.ids.append(made[-1].id)
+                register(group)
+    except (SchedulerError, OSError, KeyboardInterrupt) as error:
+        rest = f"{len(ids)} of {len(jobs)} jobs are submitted; for others: hpclaunch rerun {group.id} --failed"
+        raise SchedulerError(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
+    return made
+
+
+def with_all_attempts(plan: Plan) -> Plan:
+    """Return the plan of a job whose attempts are submitted with it, so that others can wait for the last of them."""
+    return structs.replace(plan, site=structs.replace(plan.site, resubmit=False))
