@@ -25,7 +25,8 @@ else:
 
 KIND = os.environ.get("KIND", "")
 torch.set_num_threads(1)
-resume.time = SimpleNamespace(monotonic=lambda: 1000 * time.monotonic())  # the ranks ask each other in every step
+# The ranks ask each other in every step.
+resume.time = SimpleNamespace(time=time.time, monotonic=lambda: 1000 * time.monotonic())
 
 
 def item(i, augment=True):
