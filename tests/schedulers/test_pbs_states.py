@@ -388,7 +388,7 @@ def test_jobs_of_an_array_have_their_own_ends(answers, work):
     )
     assert [(s.word, s.exit_code) for s in pbs.states(both).values()] == [(COMPLETED, 0), (FAILED, 3)]
     assert (work / "asked").read_text() == "-x -t -f -F json 107[].gadi-pbs\n"
-    assert pbs.array_ids("107[].gadi-pbs", 2) == [run.id for run in both]
+    assert pbs.array_ids("107[].gadi-pbs", range(2)) == [run.id for run in both]
 
 
 def test_an_array_fails_with_its_jobs(answers):
