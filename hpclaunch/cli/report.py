@@ -13,7 +13,7 @@ from hpclaunch.cli.options import JOB_IDS
 from hpclaunch.cli.requests import load_site
 from hpclaunch.cli.runs import ask
 from hpclaunch.errors import HpclaunchError
-from hpclaunch.runs import page, registry, report
+from hpclaunch.runs import groups, page, report
 from hpclaunch.schedulers import mirror, scheduler
 from hpclaunch.schedulers.job import Usage
 
@@ -27,7 +27,9 @@ def report_command(job: str | None, html: Path | None, as_json: bool) -> None:
 
     The numbers are the scheduler's, and those that the job's nodes noted. What is not known is said to be unknown.
     """
-    (run,) = registry.find([job] if job else [])
+    if len(found := groups.runs([job] if job else [])) != 1:
+        raise HpclaunchError(f"report is of one job: {job or 'the newest'} is {len(found)}; use the id of one of them")
+    (run,) = found
     (state,), _ = ask([run])
     accounting, profile = Usage(), None
     try:

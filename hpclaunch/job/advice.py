@@ -17,7 +17,6 @@ from hpclaunch.schedulers.job import Usage
 from hpclaunch.schedulers.walltime import clock
 
 _ROOM = 1.25  # of what was used, to request for the next job
-_CHEAPER = 0.95  # of the price: what saves less is not worth a change
 
 
 class Used(Usage, frozen=True, kw_only=True):
@@ -62,7 +61,7 @@ def _cheaper(profile: Profile, plan: Plan, values: dict[str, int]) -> str:
     less = None
     with suppress(HpclaunchError):
         less = make_plan(profile, structs.replace(plan.request, **values))
-    if not (less and less.cost and plan.cost and less.cost.amount <= _CHEAPER * plan.cost.amount):
+    if not (less and less.cost and plan.cost and less.cost.amount <= 0.95 * plan.cost.amount):  # else not worth it
         return ""
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
     share = 1 - less.cost.amount / plan.cost.amount

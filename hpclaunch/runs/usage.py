@@ -12,7 +12,6 @@ from hpclaunch.schedulers import run_folder
 OF_NODE = CORES, MEMORY = "cores", "memory, GB"
 _OF_GPU = GPU, _, _ = "GPU use, %", "GPU memory, MB", "GPU power, W"
 _LEAST_SECONDS = 5  # between samples that say how many cores are in use: their times are whole seconds
-_IDLE = 5  # percent: a GPU that is used less is idle
 Series = list[tuple[int, float]]  # values by their times, in seconds since 1970
 
 
@@ -29,7 +28,7 @@ class Node(Struct):
     def gpus(self) -> list[tuple[str, str, float, float]]:
         """Return each GPU's host and number, and in percent its mean use and how often it was idle."""
         uses = {gpu: [use for _, use in series] for (kind, gpu), series in self.series.items() if kind == GPU}
-        shares = {gpu: 100 * sum(use < _IDLE for use in found) / len(found) for gpu, found in uses.items()}
+        shares = {gpu: 100 * sum(use < 5 for use in found) / len(found) for gpu, found in uses.items()}
         return [(self.host, gpu, sum(found) / len(found), shares[gpu]) for gpu, found in uses.items()]
 
 

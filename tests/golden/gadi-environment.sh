@@ -60,43 +60,24 @@ MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
 while (: <"/dev/tcp/0/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do ((MASTER_PORT++)); done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
-# Every 10 s what this node uses, until the shell that holds the pipe ends: ms of cores, MB, and each GPU's %, MB and W. It is read
-# in the job's own cgroup, else from PID and the processes below it, by builtins: that takes less than 0.1 % of a core.
+# What this node uses, each 10 s until the shell that holds the pipe ends: ms of cores and MB of PID and the processes below it, and
+# of each GPU %, MB and W. Builtins read it, which takes less than 0.1 % of a core.
 sample() { # PID; in a process of its own
     set +eu; trap '' HUP INT TERM USR1 USR2; exec &>/dev/null
-    cpu="" memory="" id=${PBS_JOBID%%[!0-9]*}
-    while IFS=: read -r _ key path; do
-        [[ $path =~ ^(.*[^0-9]$id([^0-9/][^/]*)?)(/|$) ]] || continue
-        path=${BASH_REMATCH[1]}
-        case $key in # https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/{cpuacct,memory}.html
-            "") cpu=/sys/fs/cgroup$path/cpu.stat memory=/sys/fs/cgroup$path/memory.stat keys=" anon shmem " ;;
-            *cpuacct*) cpu=/sys/fs/cgroup/cpuacct$path/cpuacct.usage ;;
-            memory) memory=/sys/fs/cgroup/memory$path/memory.stat keys=" total_rss total_shmem " ;;
-        esac
-    done </proc/self/cgroup
-    [[ -r $cpu && -r $memory ]] || cpu=""
-    page=$(($(getconf PAGESIZE) / 1024)) gpus="" pause=1 code=142
+    local page=$(($(getconf PAGESIZE) / 1024)) pause=1 code=142 ms mb gpus i pids field file more
     printf '%(%s)T node %s %s\n' -1 "$(hostname)" "${HPCLAUNCH_ATTEMPT:-1}" >>"$HPCLAUNCH_USAGE"
     exec {smi}< <(exec nvidia-smi ${CUDA_VISIBLE_DEVICES:+"--id=$CUDA_VISIBLE_DEVICES"} --loop=10 \
         --query-gpu=index,utilization.gpu,memory.used,power.draw --format=csv,noheader,nounits)
-    reader=$!
+    local reader=$!
     while :; do
-        ms=0 mb=0
-        if [[ $cpu ]]; then
-            read -r key value <"$cpu" && ((ms = value ? value / 1000 : key / 1000000)) # µs or ns
-            while read -r key value; do [[ $keys != *" $key "* ]] || ((mb += value)); done <"$memory"
-            ((mb /= 1048576))
-        else
-            pids=("$1")
-            for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
-                [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
-                ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
-                for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
-            done
-            ((mb = mb * page / 1024))
-        fi
-        gpus=""; while read -t 0 -u "$smi" && read -rt 1 -u "$smi" line; do gpus+=" ${line// /}"; done
-        printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
+        ms=0 mb=0 gpus="" pids=("$1")
+        for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
+            [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
+            ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+            for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
+        done
+        while read -t 0 -u "$smi" && read -rt 1 -u "$smi" more; do gpus+=" ${more// /}"; done
+        printf '%(%s)T %d %d%s\n' -1 "$ms" "$((mb * page / 1024))" "$gpus" >>"$HPCLAUNCH_USAGE"
         ((code > 128)) || break
         read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
         ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too

@@ -39,22 +39,20 @@ while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT" || : <"/dev/tcp/$MASTER_ADDR/$MASTER
 done
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 HPCLAUNCH_RUN_ID=$run # one for all attempts
 
-# Every 10 s what this node uses, until the shell that holds the pipe ends: ms of cores, MB, and each GPU's %, MB and W. It is read
-# from PID and the processes below it, by builtins: that takes less than 0.1 % of a core.
+# What this node uses, each 10 s until the shell that holds the pipe ends: ms of cores and MB of PID and the processes below it, and
+# of each GPU %, MB and W. Builtins read it, which takes less than 0.1 % of a core.
 sample() { # PID; in a process of its own
     set +eu; trap '' HUP INT TERM USR1 USR2; exec &>/dev/null
-    page=$(($(getconf PAGESIZE) / 1024)) gpus="" pause=1 code=142
+    local page=$(($(getconf PAGESIZE) / 1024)) pause=1 code=142 ms mb gpus i pids field file more
     printf '%(%s)T node %s %s\n' -1 "$(hostname)" "${HPCLAUNCH_ATTEMPT:-1}" >>"$HPCLAUNCH_USAGE"
     while :; do
-        ms=0 mb=0
-        pids=("$1")
+        ms=0 mb=0 gpus="" pids=("$1")
         for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
             [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
             ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
             for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
         done
-        ((mb = mb * page / 1024))
-        printf '%(%s)T %d %d%s\n' -1 "$ms" "$mb" "$gpus" >>"$HPCLAUNCH_USAGE"
+        printf '%(%s)T %d %d%s\n' -1 "$ms" "$((mb * page / 1024))" "$gpus" >>"$HPCLAUNCH_USAGE"
         ((code > 128)) || break
         read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
         ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too

@@ -19,7 +19,7 @@ from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
-from hpclaunch.runs import submit, usage
+from hpclaunch.runs import groups, submit, usage
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import scheduler
 from hpclaunch.schedulers.job import Usage
@@ -216,3 +216,14 @@ def test_a_full_disk_changes_no_exit_code(work):
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 7
     assert "No space" not in done.stdout + done.stderr + (folder / "rank-0.err").read_text()
+
+
+def test_a_sweep_has_no_report_of_its_own(cli, finished):
+    """Of several jobs one must be named; a wrong name is no traceback."""
+    group = groups.new("sweep", "gadi", {0: {}, 1: {}})
+    finished()
+    groups.register(group)
+    assert cli("report", group.id).stderr == (
+        f"hpclaunch: report is of one job: {group.id} is 0; use the id of one of them\n"
+    )
+    assert cli("report", "nothing").exit_code == 1
