@@ -125,7 +125,8 @@ def submit(
                 element.ids.append(made[-1].id)
                 register(group)
     except (SchedulerError, OSError, KeyboardInterrupt) as error:
-        rest = f"{len(ids)} of {len(jobs)} jobs are submitted; for others: hpclaunch rerun {group.id} --failed"
+        others = f"; for others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
+        rest = f"{len(ids)} of {len(jobs)} jobs are submitted{others}"
         raise SchedulerError(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
     return made
 
