@@ -80,9 +80,9 @@ run_rank() { # COMMAND...
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@") || code=$? # exec: no word of this shell
+    (exec "$@") || fail $? "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end node $NODE_RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
+    return "$code"
 }
 
 launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM

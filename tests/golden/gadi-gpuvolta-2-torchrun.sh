@@ -80,9 +80,9 @@ run_rank() { # COMMAND...
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@") || code=$? # exec: no word of this shell
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
 }
 
 # The agent of one node; it starts the node's ranks.

@@ -92,23 +92,24 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@") &
-    local pid=$! warner warned=0
+    local pid=$! warner warned=0 verdict
     (until (($(date +%s) >= HPCLAUNCH_WARN_AT)); do
         sleep 1
     done && kill -USR1 "$pid") &
     warner=$!
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     wait "$pid"
-    code=$?
+    code=$? verdict=$code
     kill "$warner" 2>/dev/null || warned=1
-    { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     # Warned of the end, or by the TERM of a preemption, the command may save and leave with 75: "start me again".
     # One that does not know the signal dies of it, 138, and is started again as well.
     if ((code == 75 || (warned && code == 138))); then
         touch "$HPCLAUNCH_RUN_DIR/again"
-        return 0
+        verdict=0
     fi
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    ((verdict == 0)) || fail "$verdict" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
+    return "$verdict"
 }
 
 # The agent of one node; it starts the node's ranks, again if some fail. What is more than --nodes waits for a place.

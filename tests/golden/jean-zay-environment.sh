@@ -90,10 +90,10 @@ run_rank() { # COMMAND...
     local sampling=$!
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@" {sampler}>&-) || code=$? # exec: no word of this shell
+    (exec "$@" {sampler}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
 }
 
 launched=1; trap 'ended=1' TERM

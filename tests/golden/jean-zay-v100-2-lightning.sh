@@ -81,10 +81,10 @@ run_rank() { # COMMAND...
     local sampling=$!
     local code=0
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@" {sampler}>&-) || code=$? # exec: no word of this shell
+    (exec "$@" {sampler}>&-) || fail $? "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end node $NODE_RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
-    ((code == 0)) || fail "$code" "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)"
+    return "$code"
 }
 
 launched=1; trap 'ended=1' TERM

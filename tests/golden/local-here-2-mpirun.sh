@@ -75,10 +75,10 @@ run_rank() { # COMMAND...
     export "${mark?}"
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@" {guard}>&- {sampler}>&-) || code=$? # exec: no word of this shell
+    (exec "$@" {guard}>&- {sampler}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
-    ((code == 0)) || fail "$code" "rank-$RANK.log" "rank $RANK on $(hostname)"
+    return "$code"
 }
 
 launched=1
