@@ -114,12 +114,10 @@ def test_a_study_on_pbs(qsub):
     """It is a job for each size, and an epoch has its price."""
     qsub()
     words = ("-s", "gadi-here", "-q", "normal", "-t", "1h", "--cpus-per-task", "48", "--launcher", "tasks")
-    study = call("scale", *words, "-N", "1,2", *COMMAND).strip()
+    study = call("scale", *words, "-N", "1,2,4", *COMMAND).strip()
     call("wait", study)
     (found,) = json.loads(call("scale", "--json"))
     assert (found["id"], found["place"], found["unit"]) == (study, "gadi-here normal", "SU")
-    # 48 cores at 2 SU an hour for 10 s; twice as many for 5.5 s.
-    assert [size["epoch_price"] for size in found["sizes"]] == [
-        pytest.approx(96 / 360),
-        pytest.approx(192 / 3600 * 5.5),
-    ]
+    # 48 cores of each node at 2 SU an hour, for 10 s of which a tenth is serial.
+    prices = [pytest.approx(2 * 48 * n * (1 + 9 / n) / 3600) for n in (1, 2, 4)]
+    assert [size["epoch_price"] for size in found["sizes"]] == prices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,25 @@ def test_without_arrays_some_jobs_run_at_once(command):
         assert (folder / "rank-0.log").read_text() == f"{{x}} {one['element']}\n"
         starts.append(((folder / "about.json").stat().st_mtime, (folder / "exit").stat().st_mtime))
     assert all(before[1] <= after[0] for before, after in pairwise(starts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["pbs-here", "gadi-here"])
+def test_twelve_jobs_of_two_nodes(command, work, site):
+    """As one array and as single jobs: three at once at most, those that fail run again, and the table has all."""
+    words = ("--site", site, "-q", "normal", "--nodes", "2", "--tasks-per-node", "1", "--at-most", "3")
+    sweep = submit(*words, "--sweep", "lr=0.5,1,2,4", "--sweep", "seed=0..2", *command)
+    assert ("[]" in sweep) == (site == "pbs-here")
+    call("wait", sweep, code=4, seconds=300)
+    times = [(Path("hpclaunch-runs", one["job"], name).stat().st_mtime, step)
+             for one in elements(sweep) for name, step in (("about.json", 1), ("exit", -1))]  # fmt: skip
+    assert max(accumulate(step for _, step in sorted(times))) <= 3
+    assert [one["element"] for one in elements(sweep) if one["state"] == "FAILED"] == [2, 5, 8, 11]
+    (work / "fixed").touch()
+    call("rerun", sweep, "--failed", "--quiet", "--wait", seconds=200)
+    assert [(one["state"], one["metrics"]) for one in elements(sweep)] == [
+        ("COMPLETED", {"loss": rate * seed, "world": "2"}) for rate in (0.5, 1, 2, 4) for seed in range(3)
+    ]
 
 
 @pytest.mark.slow
