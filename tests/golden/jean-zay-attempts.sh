@@ -110,7 +110,7 @@ run_rank() { # COMMAND...
     fi
     ((verdict == 0)) || fail "$verdict" "rank-$RANK.log" "rank $RANK on $(hostname)"
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
+    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
     return "$verdict"
 }
 

@@ -99,7 +99,7 @@ run_torchrun() { # COMMAND...
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&-
     local code=$?
-    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
+    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
     ((code)) || {
         [[ ! -e $HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts ]] || echo finished >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
         return 0

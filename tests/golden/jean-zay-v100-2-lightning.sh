@@ -83,7 +83,7 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {sampler}>&-) || fail $? "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end node $NODE_RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; wait "$sampling" 2>/dev/null # for its last line
+    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
     return "$code"
 }
 
