@@ -120,8 +120,9 @@ def test_ranks_that_write_or_compute_do_not_hang(work):
     submit(*words, seconds=60)
 
 
+@pytest.mark.slow
 @pytest.mark.train
-@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun")])
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_on_pbs_the_job_goes_on_in_its_next_attempt(qsub, launcher):
     """A job of two PBS nodes that hangs in its first attempt is done in its second; in the only one it ends."""
     qsub()
