@@ -9,7 +9,7 @@ from hpclaunch.schedulers import run_folder
 Frame = tuple[str, str, str]  # file, line, function
 _RANK = re.compile(r"^--- rank (\d+) hangs ---$", re.MULTILINE)
 _THREAD = re.compile(r"^(?=(?:Current thread|Thread) (?:0x)?[0-9a-f]+)", re.MULTILINE)
-_FAULTHANDLER = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
+_FAULTHANDLER = re.compile(r'^  File "(.*)", line (\d{1,6}) in (.+)$', re.MULTILINE)  # torn frames have no such line
 _PY_SPY = re.compile(r"^ {4}(?:\S*<locals>\.)?(?P<name>\S+) \((?P<file>.+):(?P<line>\d+)\)$", re.MULTILINE)
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3|^<frozen ")
 _WRAPPERS = {"wrapper", "_wrapper", "inner", "_fn", "decorate_context", "__call__"}

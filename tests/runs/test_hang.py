@@ -92,6 +92,8 @@ def test_a_deadlock_ends_and_why_names_the_rank_that_is_elsewhere(work, launcher
     assert HANGS in said.splitlines()[0]
     assert found in said.splitlines()[1]
     assert "SIGABRT" not in said
+    stacks = "".join(path.read_text() for path in Path("hpclaunch-runs", job).glob("*.err"))
+    assert stacks.count("Current thread 0x") == 4  # by its main thread, which cannot move on meanwhile
     wait_until(lambda: processes_with(str(work)) == [])
 
 
