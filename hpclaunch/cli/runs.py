@@ -99,7 +99,8 @@ def jobs_command(ctx: click.Context, /, limit: int, as_json: bool) -> None:
     ctx.invoke(status_command, jobs=(), limit=limit, as_json=as_json)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> re.Pattern[str]:
+    """Return the value of an option that takes a regular expression."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -113,7 +114,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--err", is_flag=True, help="Only stderr.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of stdout and of stderr.")
-@click.option("--grep", type=_pattern, metavar="RE", help="Only lines in which this expression is found.")
+@click.option("--grep", type=pattern, metavar="RE", help="Only lines in which this expression is found.")
 def logs_command(
     job: str | None, follow: bool, rank: int | None, err: bool, tail: int | None, grep: re.Pattern[str] | None
 ) -> None:

@@ -13,7 +13,7 @@ from hpclaunch import schedulers
 from hpclaunch.cli.echo import echo, echo_json, echo_table, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, job_command
 from hpclaunch.cli.requests import planned_request, quiet_option, summarized
-from hpclaunch.cli.runs import _pattern
+from hpclaunch.cli.runs import pattern
 from hpclaunch.cli.submit import submit_sweep, yes_option
 from hpclaunch.cli.sweep import Jobs, Sweep
 from hpclaunch.errors import HpclaunchError, counted
@@ -32,7 +32,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 @job_command("scale", epilog="scale -N 1,2,4,8 -t 20m -- python train.py\nscale --json", without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
 @click.option("--weak/--strong", help="Each rank's work is always the same, or that of all ranks.  [default: strong]")
-@click.option("--metric", type=_pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
+@click.option("--metric", type=pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
 @CONFIRM_ABOVE
 @yes_option

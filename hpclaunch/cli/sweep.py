@@ -125,7 +125,5 @@ def echo_elements(elements: Sequence[Element], runs: Sequence[Run], states: Sequ
         csv.writer(text := io.StringIO(), lineterminator="\n").writerows([names, *rows])
         click.echo(text.getvalue().encode(errors="surrogateescape"), nl=False)
     else:
-        table = [
-            ["" if one is None else f"{one:.5g}" if isinstance(one, float) else one for one in row] for row in rows
-        ]
+        table = [["" if x is None else f"{x:.5g}" if isinstance(x, float) else x for x in row] for row in rows]
         echo_table(names, table)

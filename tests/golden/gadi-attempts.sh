@@ -81,6 +81,11 @@ sample() { # PID; in a process of its own
     kill -KILL "$reader" # which ignores what this shell ignores
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
@@ -153,13 +158,12 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
-    wait "$sweeper"
+    exec {guard}>&-; last_sample; wait "$sweeper"
     mv "$state".* "$state.end-$verdict"
 }
 
 # pbsdsh passes nothing of this shell on: what a node needs is in a file, its owner's only, as there may be keys in it.
-(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail sample run_rank run_torchrun run_node && declare -p command &&
+(umask 077 && exec >"$HPCLAUNCH_RUN_DIR/node.sh" && declare -f fail sample last_sample run_rank run_torchrun run_node && declare -p command &&
     unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES \
         ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK PBS_ENVIRONMENT PBS_JOBCOOKIE PBS_MOMPORT PBS_NODEFILE PBS_NODENUM PBS_TASKNUM &&
     export -p && printf 'export -f fail run_rank; umask 027; cd %q && run_node "$1"\n' "$PWD") || exit 1

@@ -73,6 +73,11 @@ sample() { # PID; in a process of its own
     kill -KILL "$reader" # which ignores what this shell ignores
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # LOCAL_RANK COMMAND...
     export LOCAL_RANK=$1 RANK=$((NODE_RANK * LOCAL_WORLD_SIZE + $1)); shift
@@ -112,8 +117,7 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
-    wait "$sweeper"
+    exec {guard}>&-; last_sample; wait "$sweeper"
 }
 
 run_node 0 & node=$!

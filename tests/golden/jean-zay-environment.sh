@@ -80,6 +80,11 @@ sample() { # PID; in a process of its own
     kill -KILL "$reader" # which ignores what this shell ignores
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
@@ -92,13 +97,13 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {sampler}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
+    last_sample
     return "$code"
 }
 
 launched=1; trap 'ended=1' TERM
 # srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
-export -f fail sample run_rank
+export -f fail sample last_sample run_rank
 srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=10 \
     --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_rank "$@"' "$0" "${command[@]}" & job=$!
 # Rank 0 writes to the job's output too, whatever signal ends the job.

@@ -69,6 +69,11 @@ sample() { # PID; in a process of its own
     kill -KILL "$reader" # which ignores what this shell ignores
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
@@ -96,7 +101,7 @@ run_torchrun() { # COMMAND...
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&-
     local code=$?
-    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
+    last_sample
     ((code)) || return 0
     fail "$code" "node-$NODE_RANK.log" "torchrun on $(hostname)"
     return 1
@@ -104,7 +109,7 @@ run_torchrun() { # COMMAND...
 
 launched=1; trap 'ended=1' TERM
 # srun carries environment and functions to every node. Without each size, SLURM_NTASKS and the like would win.
-export -f fail sample run_rank run_torchrun
+export -f fail sample last_sample run_rank run_torchrun
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=40 \
     --distribution=block --export=ALL --kill-on-bad-exit=1 bash -c 'run_torchrun "$@"' "$0" "${command[@]}" & job=$!
 # Rank 0 writes to the job's output too, whatever signal ends the job.

@@ -59,6 +59,11 @@ sample() { # PID; in a process of its own
     done
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK
@@ -77,7 +82,7 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {guard}>&- {sampler}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    exec {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
+    last_sample
     return "$code"
 }
 
@@ -89,7 +94,7 @@ launched=1
     unset HOSTNAME TMPDIR CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ZE_AFFINITY_MASK # each host has its own
     {
         export -p
-        declare -f fail sample run_rank
+        declare -f fail sample last_sample run_rank
         echo 'run_rank "$@"'
     } >"$HPCLAUNCH_RUN_DIR/rank.sh"
 ) || exit 1

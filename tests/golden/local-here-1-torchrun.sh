@@ -59,6 +59,11 @@ sample() { # PID; in a process of its own
     done
 }
 
+last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
+    exec {sampler}>&-
+    for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done
+}
+
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
@@ -110,8 +115,7 @@ run_node() { # NODE_RANK
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
-    exec {guard}>&- {sampler}>&-; for _ in {1..20}; do kill -0 "$sampling" 2>/dev/null || break; sleep 0.1; done # for its last line
-    wait "$sweeper"
+    exec {guard}>&-; last_sample; wait "$sweeper"
 }
 
 trap 'fail 130 - "the run, interrupted"' INT

@@ -61,8 +61,8 @@ def usage(job: Job) -> Usage:
     for name, elapsed, energy, tasks, rss, clock in _rows(call(words, seconds=STATE_SECONDS).stdout, 6):
         memory += [slurm_gb(rss) * max(_number(tasks), 1)] if rss.strip("0") else []
         if name == job.id:
-            days, _, rest = clock.rpartition("-")  # [DAYS-[HOURS:]]MINUTES:SECONDS.FRACTION
-            cpu += sum(float(part) * 60**i for i, part in enumerate(rest.split(":")[::-1])) + 86400 * _number(days)
+            days, _, rest = clock.replace("INVALID", "").rpartition("-")  # [DAYS-[HOURS:]]MINUTES:SECONDS.FRACTION
+            cpu += sum(float(part or 0) * 60**i for i, part in enumerate(rest.split(":")[::-1])) + 86400 * _number(days)
             seconds += _number(elapsed)
             joules += _number(energy) if _number(energy) < 10**15 else 0  # 2^64 - 2 without a plugin
     return Usage(seconds or None, cpu or None, max(memory) or None, joules or None)
