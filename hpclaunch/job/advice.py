@@ -38,17 +38,17 @@ def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[st
             yield f"{words}: --walltime {clock(seconds)} starts sooner"
     asked_gb, gb = plan.mem_gb_per_node or 0, math.ceil(_ROOM * (used.mem_gb or 0))
     memory = {"mem_gb": gb} if used.mem_gb and gb < asked_gb else {}
-    if memory and (less := _cheaper(profile, plan, memory)):
+    if memory and (less := _cheaper(profile, plan, memory, {})):
         yield f"asked {asked_gb} GB of memory a node, used at most {used.mem_gb:.3g} GB: {less}"
     if used.cores is not None and used.cores < plan.cpus_per_node / 2:
         cpus = {"cpus_per_task": max(math.ceil(_ROOM * used.cores / plan.tasks_per_node), 1)}
-        less = _cheaper(profile, plan, cpus | memory) if memory or not asked_gb else ""
+        less = _cheaper(profile, plan, cpus, memory) if memory or not asked_gb else ""
         words = f"used at most {used.cores:.3g} of {counted(plan.cpus_per_node, 'core')} of a node"
         yield f"{words}: {less}" if less else words
     busy = max(Counter(host for host, _, _, idle in used.gpus if idle < 95).values(), default=0)
     if len(used.gpus) == plan.gpus and busy < plan.gpus_per_node:  # else it is not known what the others did
         tasks = min(plan.tasks_per_node, max(busy, 1))
-        less = _cheaper(profile, plan, {"gpus_per_node": busy, "tasks_per_node": tasks})
+        less = _cheaper(profile, plan, {"gpus_per_node": busy, "tasks_per_node": tasks}, {})
         words = f"used {busy} of {counted(plan.gpus_per_node, 'GPU')} of a node"
         yield f"{words}: {less}" if less else words
     for host, gpu, _, idle in sorted(used.gpus, key=lambda one: -one[3])[:4]:
@@ -56,14 +56,15 @@ def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[st
             yield f"GPU {gpu} of {host} was idle {idle:.0f} % of the time"
 
 
-def _cheaper(profile: Profile, plan: Plan, values: dict[str, int]) -> str:
-    """Return the options with these values and what they save, or "" if the job is then not cheaper, or refused."""
-    less = None
+def _cheaper(profile: Profile, plan: Plan, values: dict[str, int], other: dict[str, int]) -> str:
+    """Return these options and what they save, or "" if they are refused, or not cheaper than `other` ones alone."""
+    less = before = None
     with suppress(HpclaunchError):
-        less = make_plan(profile, structs.replace(plan.request, **values))
-    if not (less and less.cost and plan.cost and less.cost.amount <= 0.95 * plan.cost.amount):  # else not worth it
+        requests = (structs.replace(plan.request, **options) for options in (other, values | other))
+        before, less = (make_plan(profile, request).cost for request in requests)
+    if not (less and before and plan.cost and less.amount <= 0.95 * before.amount):  # else not worth it
         return ""
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
-    share = 1 - less.cost.amount / plan.cost.amount
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in (values | other).items())
+    share = 1 - less.amount / plan.cost.amount
     how = "halves the price" if 0.49 < share < 0.51 else f"lowers the price by {share:.0%}"
-    return f"{options} {how}, from {plan.cost} to {less.cost} for {plan.walltime}"
+    return f"{options} {how}, from {plan.cost} to {less} for {plan.walltime}"

@@ -57,7 +57,7 @@ in_container() { # COMMAND...
 local_disk() {
     disk="${TMPDIR:-/tmp}"
     export HPCLAUNCH_LOCAL=$disk/hpclaunch-$HPCLAUNCH_RUN_ID-$NODE_RANK
-    (umask 077 && mkdir -p "$HPCLAUNCH_LOCAL") && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" &&
+    said=$({ umask 077 && mkdir -p "$HPCLAUNCH_LOCAL" && : >>"$HPCLAUNCH_LOCAL.lock"; } 2>&1) && exec {staging}>>"$HPCLAUNCH_LOCAL.lock" &&
         flock -s "$staging" && echo "$BASHPID" >&"$staging" # the lock lasts as long as this process
 }
 
@@ -68,8 +68,8 @@ not_staged() { # SOURCE WHAT_WAS_SAID
 }
 
 stage_in() {
-    local disk
-    local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL"; return 1; }
+    local disk said
+    local_disk || { fail 1 - "node $NODE_RANK ($(hostname)), which cannot make $HPCLAUNCH_LOCAL: ${said##*: }"; return 1; }
     trap stage_out EXIT
     copy_in 9>>"$HPCLAUNCH_LOCAL.staged"
 }

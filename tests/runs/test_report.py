@@ -90,6 +90,16 @@ def test_idle_gpus_are_named(cli, finished):
     assert found["used"]["gpus"][0] == ["gadi-gpu-v100-0000", "0", 90, 0]
 
 
+def test_the_example_in_the_docs(cli, finished):
+    """docs/report.md shows what a job of two hours of five with these samples prints."""
+    folder = finished(gpus_per_node=1, mem_gb=380)
+    lines = ["1000000 node gadi-gpu-v100-0000 1", "1000000 0 100", "1000010 34000 62464 0,60,9000,200",
+             "1007800 24200000 62464 0,56,9000,200", "1007812 24217000 62464"]  # fmt: skip
+    (folder / "node-0.usage").write_text("\n".join([*lines, ""]))
+    [shown] = re.findall(r"(?s)```text\n(.*?)```", Path(__file__).parents[2].joinpath("docs/report.md").read_text())
+    assert cli("report").stdout.replace("107.gadi-pbs", "1234567.gadi-pbs") == shown
+
+
 def test_what_is_not_known_is_said_to_be_unknown(cli, finished):
     """Of a job whose nodes noted nothing and whose plan is gone nothing is guessed."""
     folder = finished()
@@ -103,10 +113,17 @@ def test_what_is_not_known_is_said_to_be_unknown(cli, finished):
 
 def test_sacct_is_read(programs):
     """All starts of a job count, the memory of the largest task for each task of its step, energy where it is known."""
-    rows = ["1234|60|7200000|||01:00.500", "1234.batch|60|0|1|2048K|00:00.500", "1234.0|60|0|4|1048576K|01:00:00",
-            "1234|30|18446744073709551614|||1-00:00:01", "1234.0|30||4||00:00:00"]  # fmt: skip
+    rows = [
+        "1234|60|7200000|||01:00.500",
+        "1234.batch|60|0|1|2048K|00:00.500",
+        "1234.0|60|0|4|1048576K|01:00:00",
+        "1234|30|18446744073709551614|||1-00:00:01",
+        "1234.0|30||4||00:00:00",
+        "1234|1||||",
+        "1234|2||||INVALID",
+    ]
     programs("sacct", "cat <<EOF\n" + "\n".join(["welcome to the site", *rows]) + "\nEOF")
-    assert scheduler("slurm").usage(make_job("1234")) == Usage(90, 86461.5, 4, 7200000)
+    assert scheduler("slurm").usage(make_job("1234")) == Usage(93, 86461.5, 4, 7200000)
 
 
 def make_job(name: str) -> Run:

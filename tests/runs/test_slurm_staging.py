@@ -116,7 +116,7 @@ def test_a_full_disk_ends_the_job_with_a_sentence(work, disk):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "full", disk], check=True)
     try:
         (work / "data" / "large").write_bytes(os.urandom(2_000_000))
-        job = submit(*STAGES, "--wait", "--", "true", code=1)
+        job = submit(*STAGES, "--nodes", "1", "--wait", "--", "true", code=1)
         output = next(Path().glob(f"*_{job}.out")).read_text()
         assert "first failure: the copy of data to node " in output
         assert f"(r6i4n0), whose disk {disk} is full: " in output or f"(r6i4n1), whose disk {disk} is full: " in output

@@ -133,3 +133,14 @@ def test_what_is_not_there_ends_the_job_with_a_sentence(disk):
     assert process.returncode == 1
     assert "first failure: the copy of /data to node 0 (" in stdout
     assert "cannot stat '/data': No such file or directory" in stdout
+
+
+def test_a_disk_that_takes_no_folder_ends_the_job_with_a_sentence(disk):
+    """The job says which folder cannot be made on which node, and why."""
+    disk.rmdir()
+    disk.touch()
+    process = start("run", "--stage-out", "results", "--", "true")
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "first failure: node 0 (" in stdout
+    assert f"which cannot make {disk}/hpclaunch-" in stdout and ": Not a directory, exit code 1" in stdout
