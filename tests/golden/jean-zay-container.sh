@@ -12,7 +12,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --hint=nomultithread
 
-# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2206,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 job_id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/$job_id
@@ -119,8 +119,9 @@ sample() { # PID; in a process of its own
     while :; do
         ms=0 mb=0 gpus="" pids=("$1")
         for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
-            [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
-            ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+            [[ ${pids[i]} != "$BASHPID" ]] && read -r more <"/proc/${pids[i]}/stat" || continue
+            field=(${more##*) }) # without the number and the name, which may have blanks
+            ((ms += 10 * (field[11] + field[12] + field[13] + field[14]), mb += i ? field[21] : 0))
             for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
         done
         while read -t 0 -u "$smi" && read -rt 1 -u "$smi" more; do gpus+=" ${more// /}"; done

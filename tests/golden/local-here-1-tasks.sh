@@ -3,7 +3,7 @@
 # Made by hpclaunch 0.1.0 from site profile local; the same again:
 #   hpclaunch render --site local --nodes 1 --partition here --tasks-per-node 2 --launcher tasks -- python train.py --epochs 3
 
-# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2329
+# shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2206,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 # `hpclaunch run` gives the run its name.
 export HPCLAUNCH_RUN_DIR=$PWD/hpclaunch-runs/${HPCLAUNCH_JOB_ID:-local-$(date +%Y%m%d-%H%M%S)-$$}
@@ -48,8 +48,9 @@ sample() { # PID; in a process of its own
     while :; do
         ms=0 mb=0 gpus="" pids=("$1")
         for ((i = 0; i < ${#pids[@]}; i++)); do # time of it and of its ended children in 1/100 s, resident pages: proc_pid_stat(5)
-            [[ ${pids[i]} != "$BASHPID" ]] && read -ra field <"/proc/${pids[i]}/stat" || continue
-            ((ms += 10 * (field[-39] + field[-38] + field[-37] + field[-36]), mb += i ? field[-29] : 0))
+            [[ ${pids[i]} != "$BASHPID" ]] && read -r more <"/proc/${pids[i]}/stat" || continue
+            field=(${more##*) }) # without the number and the name, which may have blanks
+            ((ms += 10 * (field[11] + field[12] + field[13] + field[14]), mb += i ? field[21] : 0))
             for file in "/proc/${pids[i]}"/task/*/children; do more=(); read -ra more <"$file"; pids+=("${more[@]}"); done
         done
         printf '%(%s)T %d %d%s\n' -1 "$ms" "$((mb * page / 1024))" "$gpus" >>"$HPCLAUNCH_USAGE"
