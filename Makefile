@@ -34,7 +34,7 @@ lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/shellcheck .ci/run templates/remote.sh tests/golden/*.sh
+	$(BIN)/shellcheck .ci/run templates/*.sh tests/golden/*.sh
 
 format: $(READY) ## format the code
 	$(BIN)/ruff format

@@ -43,7 +43,7 @@ COMMANDS = {
     "cancel": "runs.cancel_command",
     "why": "runs.why_command",
     "report": "report.report_command",
-    "results": "sweep.results_command",
+    "results": "runs.results_command",
     "fetch": "runs.fetch_command",
     "site": "site.site_group",
     "doctor": "doctor.doctor_command",

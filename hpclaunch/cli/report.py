@@ -27,7 +27,7 @@ def report_command(job: str | None, html: Path | None, as_json: bool) -> None:
 
     The numbers are the scheduler's, and those that the job's nodes noted. What is not known is said to be unknown.
     """
-    if len(found := groups.runs([job] if job else [])) != 1:
+    if len(found := groups.runs([] if job is None else [job])) != 1:
         raise HpclaunchError(f"report is of one job: {job or 'the newest'} is {len(found)}; use the id of one of them")
     (run,) = found
     (state,), _ = ask([run])
@@ -35,7 +35,7 @@ def report_command(job: str | None, html: Path | None, as_json: bool) -> None:
     try:
         with mirror.reached([run]) if run.host else nullcontext():
             accounting = scheduler(run.scheduler).usage(run)
-    except HpclaunchError as error:
+    except (HpclaunchError, ValueError) as error:  # its words may be anything
         talk(f"warning: no accounting: {'; '.join(str(error).splitlines())}")
     with suppress(HpclaunchError):  # the profile may be gone by now
         profile = load_site(run.site)

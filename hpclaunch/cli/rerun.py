@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from hpclaunch import schedulers
 from hpclaunch.cli.config import Config, as_options
 from hpclaunch.cli.help import Command
 from hpclaunch.cli.options import JOB_IDS
+from hpclaunch.cli.runs import ask
 from hpclaunch.cli.submit import submit_command
 from hpclaunch.cli.sweep import Jobs
 from hpclaunch.errors import HpclaunchError
@@ -36,8 +36,9 @@ def rerun_command(ctx: click.Context, /, failed: bool, job: str, options: tuple[
     The code is that of its snapshot; without one it is what is in the current folder now. The options are those of
     `hpclaunch submit`, and win.
     """
-    if options[:1] == ("--failed",):
-        failed, options = True, options[1:]
+    end = options.index("--") if "--" in options else len(options)
+    failed |= "--failed" in options[:end]
+    options = (*(one for one in options[:end] if one != "--failed"), *options[end:])
     run, request, jobs = _found(job, failed)
     code = request.pop("machine", {}).get("snapshot", "")
     values = as_options(request | ({"host": run.host} if run.host else {}))
@@ -56,13 +57,13 @@ def rerun_command(ctx: click.Context, /, failed: bool, job: str, options: tuple[
 def _found(job: str, failed: bool) -> tuple[Run, dict[str, Any], Jobs | None]:
     """Return a run, its request and, of a sweep, the jobs to submit again. Raises HpclaunchError."""
     runs = groups.runs([job])
-    group, elements = groups.of(runs) or (None, [])
+    group, elements = groups.find(job) or groups.of(runs) or (None, [])
     if group and group.kind == "sweep":
-        states, _ = schedulers.states(runs)
-        bad = {run_id for (_, run_id), state in states.items() if state.ended and state.word != COMPLETED}
+        states = zip(runs, ask(runs)[0] if failed else (), strict=failed)
+        bad = {run.id for run, state in states if state.ended and state.word != COMPLETED}
         values = {one.number: one.values for one in elements if not failed or not one.ids or one.ids[-1] in bad}
         if not values:
-            raise HpclaunchError(f"{job}: no job failed")
+            raise HpclaunchError(f"{job}: no job is known to have failed")
         return runs[0], dict(group.request), Jobs(values, group.at_most, group)
     if failed or len(runs) != 1:
         raise HpclaunchError(f"{job} is no sweep; use rerun with the id of one job, without --failed")

@@ -33,7 +33,7 @@ _FAILED = click.option(
 
 def _chosen(*names: str | None) -> list[Run]:
     """Return the runs of these names; with --failed those that ended otherwise than well. Raises HpclaunchError."""
-    runs = groups.runs([name for name in names if name])
+    runs = groups.runs([name for name in names if name is not None])
     if not click.get_current_context().meta.get("failed"):
         return runs
     return [run for run, state in zip(runs, ask(runs)[0], strict=True) if state.ended and state.word != COMPLETED]
@@ -184,6 +184,20 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
         echo(f"{run.id} ({run.site}, {run.job_name}): {done} {state.word}")
     if errors:
         raise SchedulerError(*errors)
+
+
+@click.command("results", cls=Command, epilog="results\nresults 1234567 --csv")
+@click.argument("sweep", required=False, **JOB_IDS)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@json_option
+def results_command(sweep: str | None, as_csv: bool, as_json: bool) -> None:
+    """Show the values and metrics of the jobs of a sweep."""
+    from hpclaunch.cli.sweep import echo_elements
+
+    runs = groups.runs([] if sweep is None else [sweep])
+    if (found := groups.of(runs)) is None:
+        raise HpclaunchError(f"{sweep or 'the newest job'} is no sweep; `submit --sweep` prints the id of one")
+    echo_elements(found[1], runs, ask(runs)[0], "json" if as_json else "csv" if as_csv else "table")
 
 
 @click.command("why", cls=Command, epilog="why\nwhy 1234567")

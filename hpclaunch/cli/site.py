@@ -137,7 +137,7 @@ def new_command(name: str, parent: str | None, detect: bool) -> None:
         raise HpclaunchError(f"{path} exists; edit it, or use another name")
     if parent:
         title = json.dumps(f"{search.load(parent).site.title}, my way")
-        text = _STARTER.format(name=name, parent=parent, title=title)
+        text = (paths.shipped("templates") / "site.yaml").read_text().format(name=name, parent=parent, title=title)
     else:
         from hpclaunch.profile.draft import drafted
 
@@ -175,31 +175,3 @@ def schema_command() -> None:
     from hpclaunch.profile.schema import schema
 
     echo_json(schema())
-
-
-_STARTER = """\
-# yaml-language-server: $schema=site.schema.json
-# What you set here wins, all else is as in {parent}: `hpclaunch site show {parent}`.
-# Check it with `hpclaunch site check {name}`, use it with `hpclaunch render --site {name}`.
-extends: {parent}
-title: {title}
-
-# The account to charge without --account.
-# account: ab12
-# The defaults of a job.
-# default_partition: NAME
-# default_walltime: "02:00:00"
-# launcher: torchrun
-
-# The environment of every job.
-# modules: [NAME/1.0]
-# setup:
-#   - source ~/envs/train/bin/activate
-# env:
-#   HF_HOME: $HOME/.cache/huggingface
-
-# A limit that has changed, or a missing partition; null removes a key.
-# partitions:
-#   NAME:
-#     max_cores: 960
-"""

@@ -64,21 +64,13 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @_RESUME
 @quiet_option
 def submit_command(
-    ctx: click.Context,
-    /,
-    yes: bool,
-    wait_for_end: bool,
-    follow: bool,
-    dry_run: bool,
-    script: Path | None,
-    as_json: bool,
-    quiet: bool,
-    **values: Any,
+    ctx: click.Context, /, yes: bool, dry_run: bool, script: Path | None, as_json: bool, quiet: bool, **values: Any
 ) -> None:
     """Submit COMMAND as a job and print only the job's id.
 
     Without a COMMAND, a bundled workload.
     """
+    wait_for_end, follow = values.pop("wait_for_end"), values.pop("follow")
     named = [(option, word, job) for option, word in _AFTER.items() for job in values.pop(option[2:].replace("-", "_"))]
     jobs = take_jobs(values, ctx.obj and ctx.obj.jobs)
     host, below, real = _place(ctx, values)
@@ -133,8 +125,8 @@ def submit_sweep(sweep: Sweep, profile: Profile, before: list[str], options: dic
         show_remaining(sweep.whole, profile)
     confirm(sweep.whole, options["yes"])
     group, runs = _warned(lambda: sweep.submit(before))
-    about = {"id": group.id, **sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
-    echo_json(to_builtins(about)) if options["as_json"] else click.echo(group.id)
+    about = {**sweep.whole.about, "price": sweep.whole.cost, "elements": group.elements}
+    _print(group.id, about if options["as_json"] else {})
     return list(runs)
 
 
@@ -219,12 +211,13 @@ def _warned(submit: Callable[[], Any]) -> Any:
 
 
 def _print_id(plan: Plan | None, runs: Path, as_json: bool, job_id: str) -> None:
+    about = {"folder": str((runs / job_id).absolute()), **plan.about, "price": plan.cost} if plan and as_json else {}
+    _print(job_id, about)
+
+
+def _print(job_id: str, about: dict[str, Any]) -> None:
     try:
-        if plan and as_json:
-            price = {"amount": plan.cost.amount, "unit": plan.cost.unit} if plan.cost else None
-            echo_json({"id": job_id, "folder": str((runs / job_id).absolute()), **plan.about, "price": price})
-        else:
-            click.echo(job_id)
+        echo_json(to_builtins({"id": job_id, **about})) if about else click.echo(job_id)
     except OSError as error:
         talk(f"warning: job {job_id} is submitted, but stdout: {error.strerror}")
 
@@ -237,7 +230,12 @@ def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
         if job and re.fullmatch(kind.ids[0], job, re.ASCII):
             return [job]
         raise HpclaunchError(f"{option}: {error}{kind.ids[1]}") from None
-    return [_last_attempt(option, run, kind, host) for run in runs]
+    ids = [_last_attempt(option, run, kind, host) for run in runs]
+    group, elements = groups.find(job) or (None, [])
+    if group and not all(one.ids for one in elements):
+        raise HpclaunchError(f"{option} {job}: not all jobs are submitted; use: hpclaunch rerun {group.id} --failed")
+    whole = group and group.array == len(elements) and kind.array_ids(group.id, [one.number for one in elements])
+    return [group.id] if group and ids == whole else ids
 
 
 def _last_attempt(option: str, run: registry.Run, kind: Scheduler, host: str) -> str:

@@ -1,4 +1,4 @@
-"""Sweeps: the options of `submit` that make one, its submission as an array or as single jobs, its results."""
+"""Sweeps: the options of `submit` that make one, its submission as an array or as single jobs, its table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import click
 import msgspec
 from msgspec import structs
 
-from hpclaunch import schedulers
-from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
-from hpclaunch.cli.help import Command
-from hpclaunch.cli.options import JOB_IDS
+from hpclaunch.cli.echo import echo_json, echo_table, talk
 from hpclaunch.cli.requests import summarized
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job import sweep
 from hpclaunch.job.consider import make_plan
+from hpclaunch.job.machine import look_up_program
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.render import render
 from hpclaunch.job.request import Request
@@ -71,7 +69,9 @@ class Sweep(msgspec.Struct):
         jobs, request, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
         request = structs.replace(request, command=template.command, env=template.env, jobs=1)
         group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
-        group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request.hidden())
+        hidden = request.hidden().env | {name: text for name, text in template.env.items() if "{" in text}  # no value
+        request = structs.replace(request, env=hidden)
+        group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request)
         chosen = [element for element in group.elements if element.number in jobs.values]
         return group, groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)
 
@@ -79,33 +79,22 @@ class Sweep(msgspec.Struct):
 def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Sweep:
     """Return the sweep of a request; print its summary and the warnings. Raises RequestError if one job is refused."""
     whole, template = make_plan(profile, request), jobs.template or request
-    own = {number: sweep.element(request, template, values) for number, values in jobs.values.items()}
-    plans = {i: structs.replace(whole, request=one, command=one.command or whole.command) for i, one in own.items()}
-    if array := sweep.as_array(profile, whole, plans, jobs.at_most):
+    final, plans = request.machine.program_is_final, dict[int, Plan]()
+    for i, values in jobs.values.items():
+        one = structs.replace(sweep.element(request, template, values), max_cost=None)
+        looked_up = look_up_program(profile.site, one, starts=final)
+        plans[i] = make_plan(profile, looked_up) if values or not plans else min(plans.items())[1]
+    array = sweep.as_array(profile, whole, plans, jobs.at_most)
+    for i in (i for i, values in jobs.values.items() if not values):
+        env = plans[i].request.env | {whole.scheduler.array_index: str(i)}
+        plans[i] = structs.replace(plans[i], request=structs.replace(plans[i].request, env=env))
+    if array:
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
     if not quiet:
-        talk(f"{len(own)} single jobs; --dry-run prints the script of the first, others differ in their values only")
-    made = []
-    for number, one in own.items():
-        env = one.env if jobs.values[number] else one.env | {whole.scheduler.array_index: str(number)}
-        plan = make_plan(profile, structs.replace(one, env=env, max_cost=None))
-        made.append(groups.with_all_attempts(plan) if jobs.at_most else plan)
+        talk(f"{len(plans)} single jobs; --dry-run prints the script of the first, others differ in their values only")
+    made = [groups.with_all_attempts(plan) if jobs.at_most else plan for plan in plans.values()]
     return Sweep(jobs, whole, made, [render(plan)[0] for plan in made])
-
-
-@click.command("results", cls=Command, epilog="results\nresults 1234567 --csv")
-@click.argument("sweep", required=False, **JOB_IDS)
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@json_option
-def results_command(sweep: str | None, as_csv: bool, as_json: bool) -> None:
-    """Show the values and metrics of the jobs of a sweep."""
-    runs = groups.runs([sweep] if sweep else [])
-    if (found := groups.of(runs)) is None:
-        raise HpclaunchError(f"{sweep or 'the newest job'} is no sweep; `submit --sweep` prints the id of one")
-    answers, _ = schedulers.states(runs)
-    states = [answers[run.site, run.id] for run in runs]
-    echo_elements(found[1], runs, states, "json" if as_json else "csv" if as_csv else "table")
 
 
 def echo_elements(elements: Sequence[Element], runs: Sequence[Run], states: Sequence[State], form: str = "") -> None:

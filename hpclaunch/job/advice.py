@@ -35,20 +35,25 @@ def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[st
         step = 3600 if used.seconds > 4 * 3600 else 900
         if (seconds := math.ceil(_ROOM * used.seconds / step) * step) < plan.seconds:
             words = f"walltime {plan.walltime}, used {clock(int(used.seconds))}"
-            yield f"{words}: --walltime {clock(seconds)} starts sooner"
+            with suppress(HpclaunchError):
+                make_plan(profile, structs.replace(plan.request, walltime=clock(seconds)))
+                yield f"{words}: --walltime {clock(seconds)} starts sooner"
     asked_gb, gb = plan.mem_gb_per_node or 0, math.ceil(_ROOM * (used.mem_gb or 0))
     memory = {"mem_gb": gb} if used.mem_gb and gb < asked_gb else {}
     if memory and (less := _cheaper(profile, plan, memory, {})):
         yield f"asked {asked_gb} GB of memory a node, used at most {used.mem_gb:.3g} GB: {less}"
     if used.cores is not None and used.cores < plan.cpus_per_node / 2:
         cpus = {"cpus_per_task": max(math.ceil(_ROOM * used.cores / plan.tasks_per_node), 1)}
-        less = _cheaper(profile, plan, cpus, memory) if memory or not asked_gb else ""
+        less = _cheaper(profile, plan, cpus, memory) if memory else ""
         words = f"used at most {used.cores:.3g} of {counted(plan.cpus_per_node, 'core')} of a node"
         yield f"{words}: {less}" if less else words
     busy = max(Counter(host for host, _, _, idle in used.gpus if idle < 95).values(), default=0)
     if len(used.gpus) == plan.gpus and busy < plan.gpus_per_node:  # else it is not known what the others did
         tasks = min(plan.tasks_per_node, max(busy, 1))
-        less = _cheaper(profile, plan, {"gpus_per_node": busy, "tasks_per_node": tasks}, {})
+        options = {"gpus_per_node": busy, "tasks_per_node": tasks}
+        known = asked_gb or not used.mem_gb  # else the memory is that of what is left
+        keep = {"mem_gb": min(gb or asked_gb, asked_gb)} if asked_gb else {}
+        less = _cheaper(profile, plan, options, keep) if known else ""
         words = f"used {busy} of {counted(plan.gpus_per_node, 'GPU')} of a node"
         yield f"{words}: {less}" if less else words
     for host, gpu, _, idle in sorted(used.gpus, key=lambda one: -one[3])[:4]:

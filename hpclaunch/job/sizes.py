@@ -21,6 +21,7 @@ from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.model import Partition, Qos, Site
 from hpclaunch.profile.search import Profile
 from hpclaunch.schedulers import Scheduler, scheduler, walltime
+from hpclaunch.schedulers.values import array_size
 
 T = TypeVar("T")
 
@@ -213,7 +214,9 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         seconds=seconds,
         attempts=max_attempts,
     )
-    if cost and (number := request.jobs) > 1:
+    starts = tuple(line.partition("{")[0] for line in scheduler(site.scheduler).array_directives[:1])
+    arrays = [array_size(line.partition(starts[0])[2]) for line in request.directive if line.startswith(starts)]
+    if cost and (number := max([request.jobs, *arrays])) > 1:
         cost = Cost(round(cost.amount * number, 2), cost.unit, f"{number} jobs x {cost.formula}")
     mail = scheduler(site.scheduler).mail(request.mail, request.mail_on or "end,fail") if request.mail else []
     job_name = sizes.given("job_name", "request.job_name")

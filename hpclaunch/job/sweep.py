@@ -42,9 +42,9 @@ def table(file: Path) -> list[dict[str, str]]:
     """Return the values of a CSV file whose first row has the names. Raises RequestError, and OSError."""
     rows: list[list[str]] = []
     with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text, suppress(csv.Error):
-        rows = [row for row in csv.reader(text) if row]
+        rows = [row for row in csv.reader(text, strict=True) if row]
     names, *found = rows or [[]]
-    wrong = [row for row in found if len(row) != len(names)]
+    wrong = [row for row in found if len(row) != len(names) or "\0" in "".join(row)]
     if wrong or not found or len({*names}) < len(names) or not all(re.fullmatch(_NAME, name) for name in names):
         row = ",".join(wrong[0] if wrong else names)
         raise RequestError(f"{file}: {row!r}: use a first row of names, each once, and rows with a value for each name")
@@ -58,6 +58,8 @@ def product(axes: Sequence[list[dict[str, str]]]) -> dict[int, dict[str, str]]:
     if len(found := [{name: row[name] for row in rows for name in row} for rows in all_rows]) > MOST:
         raise RequestError(f"these are more than {MOST:,} jobs, the limit of a sweep; split it")
     twice = [*names.items(), *Counter(" ".join(f"{k}={v!r}" for k, v in one.items()) for one in found).items()]
+    if taken := sorted({"element", "state", "exit_code", "job", "note"} & names.keys()):
+        raise RequestError(f"{taken[0]} is a column of the results; sweep it by another name")
     if wrong := next((what for what, times in twice if times > 1), None):
         raise RequestError(f"{wrong} is swept twice; leave one of them out")
     return dict(enumerate(found))
@@ -105,5 +107,5 @@ def as_array(profile: Profile, plan: Plan, jobs: Mapping[int, Plan], at_most: in
         return None  # each attempt would be the whole array again
     lines = [line.format(text + (f"%{at_most}" if at_most else "")) for line in kind.array_directives]
     array = make_plan(profile, structs.replace(plan.request, directive=[*plan.request.directive, *lines]))
-    differ = jobs[numbers[0]].request != jobs[numbers[-1]].request
+    differ = any(one.request != jobs[numbers[0]].request for one in jobs.values())
     return structs.replace(array, request=plan.request, array=dict(jobs) if differ else {})

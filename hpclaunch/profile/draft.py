@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from hpclaunch.errors import ProfileError, SchedulerError
+from hpclaunch.paths import shipped
 from hpclaunch.profile import search
 from hpclaunch.profile.model import Site
 from hpclaunch.profile.rules import site_mistakes
@@ -21,22 +22,6 @@ _HEAD = """\
 # yaml-language-server: $schema=site.schema.json
 # A draft that hpclaunch made from {source}. Behind each value is its source.
 # Read it, finish it, then `hpclaunch site check {name}` and `hpclaunch render --site {name}`."""
-_OPEN = """
-# What the scheduler does not say.
-# Decide: the environment of every job (see `module avail pytorch`, or your own environment).
-# module_purge: true
-# modules: [pytorch/2.8.0]
-# setup:
-#   - source ~/envs/train/bin/activate
-# Decide: compute nodes often have no internet. This keeps libraries from trying; a partition whose nodes have it
-# says `internet: true`.
-# env:
-#   HF_HUB_OFFLINE: "1"
-# Decide: the folder of the site's copy of MNIST, if it has one.
-# datasets:
-#   MNIST_DIR: /path/to/MNIST
-# Decide: a price, for each partition that has one; without it nothing is priced:
-# charge: {unit: GPU-hours, per: gpu, rate: 1}"""
 
 
 def drafted(name: str, machine: Machine | None = None) -> tuple[str, Machine]:
@@ -94,7 +79,7 @@ def _lines(name: str, machine: Machine) -> Iterator[str]:
     yield ""
     yield "# Whom to charge if --account is not given."
     yield f"# account: {_plain([*machine.accounts.value, 'ab12'][0])}{_source(machine.accounts)}"
-    yield _OPEN
+    yield "\n" + (shipped("templates") / "site-open.yaml").read_text().rstrip()
     yield from machine.open_questions
     yield ""
     yield "partitions:"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from hpclaunch import paths
-from hpclaunch.errors import SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.submit import hand_over, note
@@ -89,7 +91,10 @@ def of(chosen: Sequence[Run]) -> tuple[Group, list[Element]] | None:
 
 
 def runs(names: Sequence[str]) -> list[Run]:
-    """Return what `registry.find` does; of a group, also if the newest run is of one, the newest of each element."""
+    """Return what `registry.find` does; of a group, also if the newest run is of one, the newest of each element.
+
+    Raises HpclaunchError for an element that is not submitted.
+    """
     if not names and (newest := of(registry.find([]))):
         names = [newest[0].id]
     found = {name: find(name) for name in names}
@@ -97,8 +102,10 @@ def runs(names: Sequence[str]) -> list[Run]:
         return registry.find(names)
     chosen: list[Run] = []
     for name, one in found.items():
-        ids = [element.ids[-1] for element in one[1] if element.ids] if one else [name]
-        chosen += registry.find(ids, one[0].site if one else "") if ids else []
+        site, ids = (one[0].site, [element.ids[-1] for element in one[1] if element.ids]) if one else ("", [name])
+        if not ids:
+            raise HpclaunchError(f"{name}: the scheduler has not taken it; use rerun with the sweep's id and --failed")
+        chosen += registry.find(ids, site)
     return chosen
 
 
@@ -106,7 +113,8 @@ def submit(
     group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
 ) -> list[Run]:
     """Submit elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
-    most, ids, made = group.at_most or len(jobs), [], []  # ids: of each job all attempts
+    most, heard = group.at_most or len(jobs), signal.getsignal(signal.SIGINT)
+    ids, made = list[list[str]](), list[Run]()  # ids: of each job all attempts
     try:
         if array:
             (array_id,) = hand_over(array, jobs[0][2], after)
@@ -115,20 +123,36 @@ def submit(
             ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
             for (element, *_), own in zip(jobs, ids, strict=True):
                 element.ids += own
-        register(group)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # they are submitted, and are now noted whatever is typed
+        _keep(group, ids)
         for number, (element, plan, script) in enumerate(jobs):
             if not array:
                 earlier = [f"afterany:{ids[number - most][-1]}"] if number >= most else []
                 ids.append(hand_over(plan, script, [*after, *earlier]))
-            made.append(note(plan.about, plan.hidden(), script, ids[number]))
+            same = made[0].path / run_folder.SCRIPT if array and made else None
+            made.append(note(plan.about, plan.hidden(), same or script, ids[number]))
             if not array:
                 element.ids.append(made[-1].id)
-                register(group)
+                _keep(group, ids)
     except (SchedulerError, OSError, KeyboardInterrupt) as error:
         others = f"; for others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
         rest = f"{len(ids)} of {len(jobs)} jobs are submitted{others}"
         raise SchedulerError(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
+    finally:
+        signal.signal(signal.SIGINT, heard)
     return made
+
+
+def _keep(group: Group, ids: Sequence[object]) -> None:
+    """Write the group's file; once jobs are submitted, only warn if it cannot be written. Raises OSError."""
+    try:
+        register(group)
+    except OSError as error:
+        if not ids:
+            raise
+        warnings.warn(
+            f"{group.id} is submitted, but {error.filename} cannot be written: {error.strerror}", stacklevel=2
+        )
 
 
 def with_all_attempts(plan: Plan) -> Plan:

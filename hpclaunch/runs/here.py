@@ -10,25 +10,10 @@ from typing import NoReturn
 
 from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.plan import Plan
-from hpclaunch.paths import write_whole
+from hpclaunch.paths import shipped, write_whole
 from hpclaunch.runs import registry, terminal
 from hpclaunch.schedulers import run_folder
 
-# Bash that is killed leaves the program running for which it waits, as a line of setup. This waits for its end
-# and ends what is left, after the time that ranks have to save. The names come by stdin, as everything with them in its
-# environment is ended. It is not a child of the job script's bash, which would wait for it.
-_GUARD = """
-names=$(cat)
-{
-    tail -s 0.2 --pid="$1" -f /dev/null || exit
-    for signal in TERM KILL; do
-        mapfile -t left < <(grep -lszxF "$names" /proc/[0-9]*/environ | cut -d / -f 3)
-        [[ ${left[*]} ]] || exit
-        kill -$signal "${left[@]}"
-        sleep 8
-    done
-} &
-"""
 _MISSING = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if not u.find_spec(m)))"
 
 
@@ -71,7 +56,7 @@ def run(script: str, job_id: str, plan: Plan, *, terminal_for_rank: bool = False
     names = "\n".join(f"HPCLAUNCH_RUN_DIR={folder}/{path.parent}" for folder in folders)
     try:
         subprocess.run(
-            ["bash", "-c", _GUARD, "guard", str(os.getpid())],
+            ["bash", "-c", (shipped("templates") / "guard.sh").read_text(), "guard", str(os.getpid())],
             input=names.encode(errors="surrogateescape"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -35,10 +35,12 @@ def make(report: Report) -> str:
         figures=figures,
         explanation=why.explain(report.run, report.state, report.profile.site.messages if report.profile else None),
         plan=[(name, getattr(plan, name), plan.basis_of(name)) for name in _SHOWN.split()] if plan else [],
-        script=re.sub(
-            r"(?m)^export (\w+)=.*", lambda found: HIDDEN if re.search(HIDES, found[1]) else found[0], script
-        ),
+        script=re.sub(r"(?m)^.*\bexport .*", _hidden, script),
     )
+
+
+def _hidden(line: re.Match[str]) -> str:
+    return HIDDEN if re.search(HIDES, " ".join(re.findall(r"(\w+)=", line[0]))) else line[0]
 
 
 def _figure(nodes: list[Node], name: str, width: float) -> str:
@@ -79,12 +81,16 @@ def _draw_ranks(axes: Any, nodes: list[Node], ranks: list[str], start: int, end:
     for node in nodes:
         begun: dict[str, int] = {}
         for at, what, rank, code in [*node.events, *((end, "end", one, "-") for one in ranks)]:
+            if what in _MARKS:
+                axes.plot((at - start) / each, rows[rank], _MARKS[what][0], color=_INK, label=_MARKS[what][1])
+                continue
+            if rank in begun:
+                bar = {"left": (begun[rank] - start) / each, "color": _ENDS.get(code, _FAILED)}
+                last = (
+                    max(one for one in (begun[rank], *(b for _, b in node.times)) if one <= at) if code == "-" else at
+                )
+                axes.barh(rows[rank], (last - begun.pop(rank)) / each, height=0.6, **bar)
             if what == "start":
                 begun[rank] = at
-            elif what in _MARKS:
-                axes.plot((at - start) / each, rows[rank], _MARKS[what][0], color=_INK, label=_MARKS[what][1])
-            elif rank in begun:
-                bar = {"left": (begun[rank] - start) / each, "color": _ENDS.get(code, _FAILED)}
-                axes.barh(rows[rank], (at - begun.pop(rank)) / each, height=0.6, **bar)
     axes.set_yticks([*rows.values()] if len(rows) <= _MOST_ROWS else [], ranks if len(rows) <= _MOST_ROWS else [])
     axes.invert_yaxis()

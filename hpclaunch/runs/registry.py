@@ -43,7 +43,7 @@ def register(run: Run) -> None:
     """
     folder = paths.user_state() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    number = max([time.time_ns(), *(leading_number(path.name) + 1 for path in _files()[:1])])
+    number = max(time.time_ns(), leading_number(max((one.name for one in os.scandir(folder)), default="")) + 1)
     names = "-".join(quote(name, safe="", errors="surrogateescape") for name in (run.site, run.id))
     write_whole(folder / f"{number}-{names}.json", encode(run))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, structs, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 
 from hpclaunch.job.advice import Used, advise
 from hpclaunch.job.cost import Cost
@@ -18,7 +18,7 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.runs import usage
 from hpclaunch.runs.registry import Run
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.job import COMPLETED, State, Usage
+from hpclaunch.schedulers.job import COMPLETED, TIMEOUT, State, Usage
 from hpclaunch.schedulers.walltime import clock
 
 _UNKNOWN = "unknown"
@@ -44,9 +44,14 @@ class Report(Struct):
         """Yield what was asked, what was used, and the price, in words."""
         plan, run, used = self.plan, self.run, self.used
         asked = 0 if plan and plan.scheduler.here else run.seconds
-        yield "walltime", clock(asked) if asked else "", _part(used.seconds, asked, clock(int(used.seconds or 0)))
+        words = f"{run.max_attempts} x " * (run.max_attempts > 1) + clock(asked) if asked else ""
+        yield "walltime", words, _part(used.seconds, asked * run.max_attempts, clock(int(used.seconds or 0)))
         asked = plan.cpus_per_node if plan else 0
-        mean = used.cpu_seconds / used.seconds / run.nodes if used.cpu_seconds and used.seconds else None
+        mean = (
+            used.cpu_seconds / used.seconds / (len(self.nodes) or run.nodes)
+            if used.cpu_seconds and used.seconds
+            else None
+        )
         most = f", {used.cores:.3g} at most" if used.cores is not None else ""
         yield "cores of a node", str(asked or ""), _part(mean, asked, f"{mean or 0:.3g} on average") + most
         asked = plan.mem_gb_per_node or 0 if plan else 0
@@ -70,7 +75,9 @@ class Report(Struct):
 def make(run: Run, state: State, accounting: Usage, profile: Profile | None) -> Report:
     """Return the report of a run."""
     nodes, plan, paid = usage.read(run.path), None, None
-    with suppress(OSError, ValueError, LookupError, ValidationError):  # there is none of a plain sbatch or qsub
+    with suppress(
+        OSError, ValueError, LookupError, TypeError, RecursionError
+    ):  # there is none of a plain sbatch or qsub
         said = json.loads((run.path / run_folder.PLAN).read_bytes())
         request = convert(said["request"] | {"partition": said["partition_name"]}, Request)
         plan = unchecked_plan(profile, request) if profile else None
@@ -78,17 +85,18 @@ def make(run: Run, state: State, accounting: Usage, profile: Profile | None) -> 
     cores, memory = (max(found, default=0) for found in series)
     used = Used(
         seconds=accounting.seconds or max((sum(b - a for a, b in node.times) for node in nodes), default=0) or None,
-        cpu_seconds=accounting.cpu_seconds or sum(node.cpu_seconds for node in nodes) or None,
+        cpu_seconds=max(accounting.cpu_seconds or 0, sum(node.cpu_seconds for node in nodes)) or None,
         cores=cores or None,
-        mem_gb=max((accounting.mem_gb or 0) / run.nodes, memory) or None,
+        mem_gb=max((accounting.mem_gb or 0) / (len(nodes) or run.nodes), memory) or None,
         gpus=[gpu for node in nodes for gpu in node.gpus()],
         joules=accounting.joules,
     )
     if profile and plan and used.seconds and not plan.fewest_nodes:
         walltime = f"{max(round(used.seconds), 1)}s"
-        paid = unchecked_plan(profile, structs.replace(plan.request, walltime=walltime, max_attempts=1)).cost
+        with suppress(ValueError):  # more than any walltime
+            paid = unchecked_plan(profile, structs.replace(plan.request, walltime=walltime, max_attempts=1)).cost
     advice: list[str] = []
-    if profile and plan and state.ended and not plan.scheduler.here:
+    if profile and plan and state.word in (COMPLETED, TIMEOUT) and not plan.scheduler.here:
         advice += advise(profile, plan, used, whole=state.word == COMPLETED and run.max_attempts == 1)
     return Report(run, state, accounting, nodes, profile, plan, used, paid, advice)
 

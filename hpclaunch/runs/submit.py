@@ -42,17 +42,22 @@ def at_once(plan: Plan) -> int:
     return plan.max_attempts if plan.scheduler.resubmits and not plan.site.resubmit else 1
 
 
-def note(about: Mapping[str, Any], plan: object, script: str, ids: Sequence[str], runs: Path = Path(RUNS)) -> Run:
+def note(
+    about: Mapping[str, Any], plan: object, script: str | Path, ids: Sequence[str], runs: Path = Path(RUNS)
+) -> Run:
     """Fill the run folder of a job that was just submitted and register it; warn of what cannot be written.
 
-    `about` is the plan's.
+    `about` is the plan's. A script that is a path may be large: it is linked.
     """
     folder = runs.absolute() / ids[0]
     run = msgspec.convert({**about, "id": ids[0], "folder": str(folder), "submitted": time.time()}, Run)
 
     def fill() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
+        if isinstance(script, Path):
+            os.link(script, folder / SCRIPT)
+        else:
+            write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
         write_whole(folder / RUN, registry.encode(run))
         write_whole(folder / PLAN, registry.encode(plan, indent=2))
 

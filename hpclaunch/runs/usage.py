@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hpclaunch.runs.metrics import NUMBER
 from hpclaunch.schedulers import run_folder
 
 OF_NODE = CORES, MEMORY = "cores", "memory, GB"
@@ -27,7 +28,9 @@ class Node(Struct):
 
     def gpus(self) -> list[tuple[str, str, float, float]]:
         """Return each GPU's host and number, and in percent its mean use and how often it was idle."""
-        uses = {gpu: [use for _, use in series] for (kind, gpu), series in self.series.items() if kind == GPU}
+        uses = {
+            gpu: [use for _, use in series] for (kind, gpu), series in self.series.items() if kind == GPU and series
+        }
         shares = {gpu: 100 * sum(use < 5 for use in found) / len(found) for gpu, found in uses.items()}
         return [(self.host, gpu, sum(found) / len(found), shares[gpu]) for gpu, found in uses.items()]
 
@@ -41,8 +44,8 @@ def _node(number: int, path: Path) -> Node:
     node = Node(number, series={(kind, ""): [] for kind in OF_NODE})
     before, last = (0, 0.0), 0.0  # a time and the seconds of cores until then
     for line in (run_folder.read(path.parent, path.name) or "").splitlines():
-        with suppress(ValueError, IndexError):  # a line that a full disk has cut short
-            at, words = int(line.split()[0]), line.split()[1:]
+        with suppress(ValueError, IndexError, OverflowError):  # a line that a full disk has cut short
+            at, words = int(line[:11].split()[0]), line.split()[1:]
             if words[0] == "node":
                 node.host, before, last = words[1], (at, 0.0), 0.0
                 node.times.append((at, at))
@@ -54,11 +57,11 @@ def _node(number: int, path: Path) -> Node:
                 node.times[-1] = (node.times[-1][0], at)
                 node.cpu_seconds, last = node.cpu_seconds + max(cpu - last, 0), max(cpu, last)
                 if at - before[0] >= _LEAST_SECONDS:
-                    found[CORES, ""] = str(max(cpu - before[1], 0) / (at - before[0]))
-                    before = at, cpu
+                    found[CORES, ""] = str((last - before[1]) / (at - before[0]))
+                    before = at, last
                 for gpu, *values in (word.split(",") for word in words[2:]):
                     found |= {(kind, gpu): value for kind, value in zip(_OF_GPU, values, strict=True)}
                 for key, value in found.items():
-                    with suppress(ValueError):  # [N/A]
+                    if NUMBER.fullmatch(value):  # and not [N/A]
                         node.series.setdefault(key, []).append((at, float(value)))
     return node

@@ -69,3 +69,9 @@ def count(text: str, least: int = 1) -> int:
     if (number := whole(text)) is None or number < least:
         raise ValueError(f"{text!r} is no number of at least {least}")
     return number
+
+
+def array_size(text: str) -> int:
+    """Count the jobs of 0-15:4%2 or 1,3,5-7."""
+    parts = re.findall(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", text.partition("%")[0])
+    return sum(len(range(int(first), int(last or first) + 1, int(step or 1) or 1)) for first, last, step in parts)

@@ -8,18 +8,15 @@ VALUES = {
     "srun": words("mpi cpu-bind jobid relative het-group label-format bcast r T C W")
     | {name for name, takes in SLURM_TAKES.items() if takes == "="},
     "mpirun": words(
-        """
-        H N bind-to bootstrap c cpu-bind cpus-per-proc d depth f genvlist genvnone-list host hostfile hosts launcher
-        machinefile map-by mem-bind n np npernode output-filename perhost pmi ppn prefix rank-by rmk timeout wd wdir x
-        """
+        "H N bind-to bootstrap c cpu-bind cpus-per-proc d depth f genvlist genvnone-list host hostfile hosts "
+        "launcher machinefile map-by mem-bind n np npernode output-filename perhost pmi ppn prefix rank-by rmk "
+        "timeout wd wdir x"
     ),
     "pbsdsh": words("n c h"),
     "ssh": words("o p i l"),
     "deepspeed": words(
-        """
-        exclude hostfile include launcher launcher-args master-addr master-port max-train-batch-size node-rank
-        num-gpus num-nodes
-        """
+        "exclude hostfile include launcher launcher-args master-addr master-port max-train-batch-size node-rank "
+        "num-gpus num-nodes"
     ),
 }
 MPI_TWO = words("mca gmca genv env")  # options of mpirun with two values
@@ -30,15 +27,13 @@ FLAGS = {
 }
 # What a script runs beside its program: never the program itself, even under srun.
 ASIDE = words(
-    """
-    . : [ [[ alias awk basename break bzip2 cat cd chgrp chmod chown command conda continue cp curl cut date declare
-    df diff dirname du echo env eval exit export false fg find for free git grep gunzip gzip head hostname id jobs
-    kill let ln local ls lscpu lsof mamba mapfile md5sum micromamba mkdir ml mktemp module mv nproc nvidia-smi pip pip3
-    popd printenv printf pushd pwd qdel qstat qsub read readarray readlink readonly realpath return rm rmdir rocm-smi
-    rsync sacct sbatch scancel scontrol scp sed select seq set shift shopt sleep sort source squeue sstat stat
-    tail tar tee test touch tr trap true type typeset ulimit umask uname uniq unlink unset unzip uptime wait wc wget
-    which whoami zip
-    """
+    ". : [ [[ alias awk basename break bzip2 cat cd chgrp chmod chown command conda continue cp curl cut date "
+    "declare df diff dirname du echo env eval exit export false fg find for free git grep gunzip gzip head hostname "
+    "id jobs kill let ln local ls lscpu lsof mamba mapfile md5sum micromamba mkdir ml mktemp module mv nproc "
+    "nvidia-smi pip pip3 popd printenv printf pushd pwd qdel qstat qsub read readarray readlink readonly realpath "
+    "return rm rmdir rocm-smi rsync sacct sbatch scancel scontrol scp sed select seq set shift shopt sleep sort "
+    "source squeue sstat stat tail tar tee test touch tr trap true type typeset ulimit umask uname uniq unlink unset "
+    "unzip uptime wait wc wget which whoami zip"
 )
 # Programs that start what stands behind them: how many words of their own come first.
 PASS = {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# jean-zay v100: 1 node x 4 tasks = world size 4, 40 cpus, 4 GPUs, walltime 01:00:00, at most 4 GPU-hours
+# jean-zay v100: 1 node x 4 tasks = world size 4, 40 cpus, 4 GPUs, walltime 01:00:00, at most 40 GPU-hours
 # Made by hpclaunch 0.1.0 from site profile jean-zay (checked 2026-11-21); the same again:
 #   hpclaunch render --site jean-zay --partition v100 --account abc@v100 --directive --array=1-10%2 -- python train.py --epochs 3
 #SBATCH --job-name=train

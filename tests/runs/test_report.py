@@ -239,8 +239,10 @@ def test_a_sweep_has_no_report_of_its_own(cli, finished):
     """Of several jobs one must be named; a wrong name is no traceback."""
     group = groups.new("sweep", "gadi", {0: {}, 1: {}})
     finished()
+    for element in group.elements:
+        element.ids.append("107.gadi-pbs")
     groups.register(group)
     assert cli("report", group.id).stderr == (
-        f"hpclaunch: report is of one job: {group.id} is 0; use the id of one of them\n"
+        f"hpclaunch: report is of one job: {group.id} is 2; use the id of one of them\n"
     )
     assert cli("report", "nothing").exit_code == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hpclaunch import paths
 from hpclaunch.schedulers import run_folder
-from hpclaunch.schedulers.local import _KEEPER
 
 DOCS = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text()
 NAMES = {value.replace("{}", "N") for key, value in vars(run_folder).items() if key.isupper() and key != "RUNS"}
@@ -51,7 +51,11 @@ def test_scripts_use_only_files_that_python_names(cli, site):
 
 def test_the_process_of_a_run_here_uses_them_too():
     """What keeps a run on this machine writes and reads files of the module."""
-    words = set(re.findall(r"(?<=[ />\"])(?:exit|started|job\.\w+)(?=[ \"\n])", _KEEPER))
+    words = set(
+        re.findall(
+            r"(?<=[ />\"])(?:exit|started|job\.\w+)(?=[ \"\n])", (paths.shipped("templates") / "keeper.sh").read_text()
+        )
+    )
     assert words == {"exit", "started", "job.out", "job.sh"} <= NAMES
 
 

@@ -16,6 +16,7 @@ from hpclaunch.job.directives.read import dialect, read_options
 from hpclaunch.job.plan import Plan
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.yamlfile import Key
+from hpclaunch.schedulers.values import array_size
 from hpclaunch.schedulers.walltime import clock
 
 
@@ -144,7 +145,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
         limits.append((qos.name, qos.max_jobs, of, partition_key(plan, "qos", part.qos.index(qos), "max_jobs")))
     limits.append((plan.partition_name, part.max_jobs, "a user", partition_key(plan, "max_jobs")))
     for option in given.all("array", "J"):
-        count = _array_size(option.value)
+        count = array_size(option.value)
         rules = [
             (not site.arrays, f"{plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself",
              ("arrays",)),
@@ -159,12 +160,6 @@ def arrays(plan: Plan) -> Iterator[Found]:
     for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
         if most and plan.request.jobs > most:
             yield Found(f"{plan.request.jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
-
-
-def _array_size(text: str) -> int:
-    """Count the jobs of 0-15:4%2 or 1,3,5-7."""
-    parts = re.findall(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", text.partition("%")[0])
-    return sum(len(range(int(first), int(last or first) + 1, int(step or 1) or 1)) for first, last, step in parts)
 
 
 def signal(plan: Plan) -> Iterator[Found]:

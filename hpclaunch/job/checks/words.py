@@ -64,12 +64,13 @@ def placeholders(plan: Plan) -> Iterator[Found]:
     for what, name, text, at in _texts(plan):
         if not any(part in text.lower() for part in _PARTS):
             continue
-        found = re.search(_PLACEHOLDER, text) or (re.search(_NAME, text) if name in _OWN else None)
+        own = name in _OWN and not what.startswith("--env ")
+        found = re.search(_PLACEHOLDER, text) or (re.search(_NAME, text) if own else None)
         if found:
             hidden = secrets.get(name, text) != text
             part = "a part of it" if hidden else found[0].strip("=@:+ \"'")
             message = f"{what} {secrets[name] if hidden else text!r}: {part} is left from an example; fill it in"
-            yield Found(message.lstrip(), at=at, warns=name in ("mail-user", "mail", "M"))
+            yield Found(message.lstrip(), at=at, warns=own and name in ("mail-user", "mail", "M"))
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str, str, str | int]]:

@@ -28,11 +28,13 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
     place, date = f"{group.site} {runs[0].partition}", time.strftime("%Y-%m-%d", time.localtime(group.submitted))
     study = Scaling(id=group.id, place=place, weak=group.about["weak"], date=date)
     none = f"rank 0's log has no number by {metric!r}" if metric else "no samples/s in its metrics; use --metric"
+    numbers = {one.ids[-1]: one.number for one in group.elements if one.ids}
     for run in runs:
+        number = numbers.get(run.id, run.nodes)  # without spare nodes
         found, word = metrics.read(run.path), states[run.site, run.id].word
         rate = _logged(run, metric) if metric else _named(_RATE, found)
         if word == COMPLETED and rate:
-            size = Size(nodes=run.nodes, ranks=run.nodes * run.tasks_per_node, job=run.id, samples_per_second=rate)
+            size = Size(nodes=number, ranks=number * run.tasks_per_node, job=run.id, samples_per_second=rate)
             size.epoch_seconds = _named(_EPOCH, found) or (_named(_SAMPLES, found) or 0) / rate or None
             with suppress(OSError, ValueError, LookupError, TypeError):  # no price, no epoch
                 plan = json.loads((run.path / run_folder.PLAN).read_bytes())
@@ -42,7 +44,7 @@ def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metr
             packages = run_folder.read(run.path, run_folder.PACKAGES) or ""
             study.versions |= dict(re.findall(r"(?m)^(torch|pytorch-lightning|lightning)==(\S+)", packages))
         else:
-            study.left_out[run.id] = f"{run.nodes} nodes: {none if word == COMPLETED else word}"
+            study.left_out[run.id] = f"{number} nodes: {none if word == COMPLETED else word}"
     study.compare()
     return study
 
@@ -51,7 +53,7 @@ def _named(pattern: str, found: Mapping[str, float | str]) -> float | None:
     """Return the positive number whose name fits: of all ranks rather than of one, and not of a validation."""
     names = [name for name in found if re.fullmatch(rf"(?i)(?!(.*[\W_])?(e?val|test))(.*[\W_])?({pattern})", name)]
     numbers = [found[name] for name in sorted(names, key=lambda name: "device" in name)]
-    return next((one for one in numbers if isinstance(one, int | float) and 0 < one < float("inf")), None)
+    return next((one for one in numbers if isinstance(one, int | float) and 0 < one < 1e300), None)
 
 
 def _logged(run: Run, metric: str) -> float | None:

@@ -9,26 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpclaunch.errors import SchedulerError
-from hpclaunch.paths import write_whole
+from hpclaunch.paths import shipped, write_whole
 from hpclaunch.schedulers import Scheduler, run_folder
 from hpclaunch.schedulers.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, UNKNOWN, Job, State
-
-# Waits for the runs before it, runs the script, keeps its exit code; the process group ends with it.
-_KEEPER = """
-cd "$1" || exit 1
-alive() { [[ ! -e $1/exit && ($(cat "$1/host") != "$HOSTNAME" || -e /proc/$(cat "$1/pid")) ]]; }
-for before in "${@:2}"; do # KIND:FOLDER
-    while [[ ! -e exit ]] && alive "${before#*:}"; do sleep 0.5; done
-    [[ $(cat "${before#*:}/exit") == 0 ]]
-    case ${before%%:*}$? in afterok0 | afterany? | afternotok1) ;; *) echo "-" >exit; exit ;; esac
-done
-touch started
-(cd ../.. && exec bash "$1/job.sh") >>job.out 2>&1 &
-trap 'kill -TERM $!' TERM
-while kill -0 $! 2>/dev/null; do wait $!; done # a signal ends a wait
-wait $!
-echo "$?" >.exit && mv .exit exit
-"""
 
 
 class Local(Scheduler):
@@ -49,7 +32,7 @@ class Local(Scheduler):
         pairs = (before.split(":", 1) for before in after)
         earlier = [f"{kind}:{Path(run_folder.RUNS, one).absolute()}" for kind, one in pairs]
         keeper = subprocess.Popen(
-            ["bash", "-c", _KEEPER, "keeper", str(folder), *earlier],
+            ["bash", "-c", (shipped("templates") / "keeper.sh").read_text(), "keeper", str(folder), *earlier],
             env={**os.environ, "HPCLAUNCH_JOB_ID": job_id},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

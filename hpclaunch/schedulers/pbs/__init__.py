@@ -42,6 +42,10 @@ class Pbs(Scheduler):
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Submit the script through qsub's stdin, so that no file is left if it is refused."""
+        # OpenPBS 23.06, seen. One job: https://github.com/openpbs/openpbs/blob/master/src/server/req_register.c
+        if vague := next((one for one in after if re.search(r"^after(not)?ok:.*\[\]|\[\d", one)), None):
+            text = f"{vague}: PBS neither waits for one job of an array nor knows whether an array succeeded"
+            raise SchedulerError(text, "use --after-any ARRAY, or: hpclaunch wait JOB && hpclaunch submit ...")
         return _qsub(script, *(["-W", f"depend={','.join(after)}"] if after else []), *(["-N", name] if name else []))
 
     def submit_all(self, script: str, attempts: int, runs: Path, after: Sequence[str], name: str) -> list[str]:
@@ -63,7 +67,8 @@ class Pbs(Scheduler):
 
     def mail(self, address: str, events: str) -> list[str]:
         """Return -M and -m: `a` is for what PBS ends, the failure of a command is an end as any other."""
-        return [f"-M {address}", f"-m {'a' * ('fail' in events)}{'b' * ('begin' in events)}{'e' * (events != 'begin')}"]
+        letters = {*"".join({"fail": "ae", "begin": "b", "end": "e"}[word] for word in events.split(","))}
+        return [f"-M {address}", f"-m {''.join(sorted(letters))}"]
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Delete every attempt, the last first, so that none starts because the one before it is gone."""

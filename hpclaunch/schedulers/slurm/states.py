@@ -1,7 +1,7 @@
 """The states of Slurm jobs, from sacct and squeue."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpclaunch.errors import SchedulerError
 from hpclaunch.schedulers.command import ELSEWHERE, STATE_SECONDS, call
@@ -56,9 +56,8 @@ def states(jobs: Sequence[Job]) -> dict[str, State]:
 def usage(job: Job) -> Usage:
     """Return what sacct says of all starts of a job. The largest task's memory counts for each task of its step."""
     fields = "JobID,ElapsedRaw,ConsumedEnergyRaw,NTasks,MaxRSS,TotalCPU"
-    words = ["sacct", "--parsable2", "--noheader", "--duplicates", f"--format={fields}", f"--jobs={job.id}"]
     seconds, joules, memory, cpu = 0, 0, [0.0], 0.0
-    for name, elapsed, energy, tasks, rss, clock in _rows(call(words, seconds=STATE_SECONDS).stdout, 6):
+    for name, elapsed, energy, tasks, rss, clock in _sacct(fields, [job.id], "--duplicates"):
         memory += [slurm_gb(rss) * max(_number(tasks), 1)] if rss.strip("0") else []
         if name == job.id:
             days, _, rest = clock.replace("INVALID", "").rpartition("-")  # [DAYS-[HOURS:]]MINUTES:SECONDS.FRACTION
@@ -83,12 +82,9 @@ def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
     """
     asked = {job.id: job for job in jobs}
     fields = "JobID,State,ExitCode,NodeList"
-    # Ids of another cluster that shares the home folder may be those of other users' jobs here.
-    own = [] if ELSEWHERE.get() else [f"--user={os.getuid()}"]
-    words = ["sacct", *own, f"--jobs={','.join(asked)}", f"--format={fields}"]
-    words += ["--allocations", "--parsable2", "--noheader"]
+    names = dict.fromkeys(name.partition("_")[0] for name in asked)  # all ids of a large array would be too long
     found, settled = {}, set()
-    for job_id, word, exit_code, hosts in _rows(call(words, seconds=STATE_SECONDS).stdout, 4):
+    for job_id, word, exit_code, hosts in _sacct(fields, names, "--allocations"):
         code, number = map(_number, exit_code.partition(":")[::2])
         if doubtful := word == "FAILED" and code < 128 and not number:
             left = (asked[job_id].exit_code or 0) if job_id in asked else 0
@@ -100,6 +96,14 @@ def _accounted(jobs: Sequence[Job]) -> tuple[dict[str, State], set[str]]:
     rows = {job_id.partition("_")[0]: found[job_id] for job_id in settled if "[" in job_id}
     never = {name: rows[array] for name in asked.keys() - found if (array := name.partition("_")[0]) in rows}
     return found | never, settled | never.keys()
+
+
+def _sacct(fields: str, ids: Iterable[str], *options: str) -> Iterator[list[str]]:
+    """Return the rows that sacct has of these jobs of this user. Raises SchedulerError."""
+    # Ids of another cluster that shares the home folder may be those of other users' jobs here.
+    own = [] if ELSEWHERE.get() else [f"--user={os.getuid()}"]
+    words = ["sacct", *own, f"--jobs={','.join(ids)}", f"--format={fields}", *options, "--parsable2", "--noheader"]
+    return _rows(call(words, seconds=STATE_SECONDS).stdout, fields.count(",") + 1)
 
 
 def _queued() -> dict[str, State]:
