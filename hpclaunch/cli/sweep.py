@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hpclaunch.cli.echo import echo_json, echo_table, talk
 from hpclaunch.cli.requests import summarized
-from hpclaunch.errors import HpclaunchError
+from hpclaunch.errors import HpclaunchError, counted
 from hpclaunch.job import sweep
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.machine import look_up_program
@@ -92,7 +92,8 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
         return Sweep(jobs, whole, [*plans.values()], [summarized(array, quiet)] * len(plans), array)
     summarized(whole, quiet)
     if not quiet:
-        talk(f"{len(plans)} single jobs; --dry-run prints the script of the first, others differ in their values only")
+        words = "--dry-run prints the script of the first, others differ in their values only"
+        talk(f"{counted(len(plans), 'single job')}; {words}")
     made = [groups.with_all_attempts(plan) if jobs.at_most else plan for plan in plans.values()]
     return Sweep(jobs, whole, made, [render(plan)[0] for plan in made])
 

@@ -67,7 +67,15 @@ def test_bad_indices_are_refused(text):
 
 @pytest.mark.parametrize(
     "rows",
-    [[], [["lr"]], [["lr", "lr"], ["1", "2"]], [["lr", "seed"], ["1"]], [["l r"], ["1"]]],
+    [
+        [],
+        [["lr"]],
+        [["lr", "lr"], ["1", "2"]],
+        [["lr", "seed"], ["1"]],
+        [["l r"], ["1"]],
+        [["lr"], ["1\0"]],
+        [["lr"], ['"1']],
+    ],
 )
 def test_a_bad_table_is_refused(rows):
     """A table has names in its first row, and a value for each in every other."""
@@ -82,6 +90,8 @@ def test_what_is_swept_twice_is_refused():
         sweep.product([sweep.axis("lr=1"), sweep.axis("lr=2")])
     with pytest.raises(RequestError, match="lr='1' is swept twice"):
         sweep.product([sweep.axis("lr=1,2,1")])
+    with pytest.raises(RequestError, match="state is a column of the results"):
+        sweep.product([sweep.axis("state=1,2")])
 
 
 def test_every_name_has_a_place():
@@ -112,6 +122,14 @@ def test_an_arrays_script_sets_any_values():
     assert "#SBATCH --array=0-9\n" in script
     assert "# 10 jobs, each jean-zay" in script and "in all" in script
     subprocess.run(["bash", "-n"], input=script.encode(), check=True)
+
+
+def test_each_job_of_an_array_has_its_own_command():
+    """Also if the first and the last are the same."""
+    elements = {0: {"a": "1", "b": "23"}, 1: {"a": "5", "b": "5"}, 2: {"a": "12", "b": "3"}}
+    _, array = planned("slurm", elements, command=["echo", "{a}{b}"])
+    script, _ = render(array)
+    assert "\n0) command=(echo 123) ;;\n1) command=(echo 55) ;;\n2) command=(echo 123) ;;\n" in script
 
 
 @pytest.mark.parametrize(
@@ -148,6 +166,8 @@ def test_the_price_is_that_of_all():
     assert "12 jobs x 3 SU x 1 h" in whole.cost.formula and "12 jobs, each gadi gpuvolta" in whole.summary()
     with pytest.raises(RequestError, match="12 jobs"):
         planned("gadi", elements, account="ab12", partition="gpuvolta", gpus_per_node=1, max_cost=one.cost.amount * 2)
+    request = {"account": "abc@v100", "walltime": "1h", "directive": ["--array=0-9:3%2"], "command": ["true"]}
+    assert make_plan(search.load("jean-zay"), make_request(request)).cost.amount == 4 * 4
 
 
 def test_a_sites_limit_of_jobs_holds():

@@ -32,7 +32,7 @@ def finished(work, tmp_path, monkeypatch):
 
     def note(*lines: str, code: int = 0, **values: object) -> Path:
         asked = {"partition": "gpuvolta", "account": "ab12", "walltime": "5h", "command": ["python", "train.py"]}
-        plan = make_plan(search.load("gadi"), make_request(asked | values))
+        plan = make_plan(search.load(str(values.get("site", "gadi"))), make_request(asked | values))
         run = submit.note(plan.about, plan.hidden(), render(plan, CACHE)[0], ["107.gadi-pbs"])
         for node in range(plan.nodes):
             begin = (f"1000000 node gadi-gpu-v100-000{node} 1", f"1000000 start rank {node}", "1000000 0 100")
@@ -79,6 +79,29 @@ def test_advice_has_options_and_what_they_save(cli, finished):
     assert not any("--mem-gb" in line for line in report(cli)["advice"])  # whole nodes cost the same
 
 
+@pytest.mark.parametrize("code", [137, 1])
+def test_a_job_that_failed_is_not_told_to_take_less(cli, finished, code):
+    """What it used until then is not what it needs."""
+    finished(gpus_per_node=1, mem_gb=380, code=code)
+    assert report(cli)["advice"] == []
+
+
+def test_an_option_leaves_what_was_used(cli, finished):
+    """Fewer GPUs come with the memory that was used; where memory goes with them, fewer are not advised."""
+    line = "{} 1000 300000 0,90,1000,250.5 1,0,10,9 2,0,9,9 3,0,9,9"
+    lines = [line.format(1000000 + 10 * i) for i in range(10)]
+    finished(*lines, gpus_per_node=4, mem_gb=380)
+    assert not any("--gpus-per-node" in one for one in report(cli)["advice"])  # 4 GPUs cost no more than this memory
+    finished(*lines, gpus_per_node=4, tasks_per_node=4, site="jean-zay", partition="v100", account="abc@v100")
+    assert not any("--gpus-per-node" in one or "--cpus" in one for one in report(cli)["advice"])
+
+
+def test_a_walltime_is_advised_only_if_it_is_accepted(cli, finished):
+    """One that is too short for another option is not."""
+    finished(hang_after="2h")
+    assert not any("--walltime" in one for one in report(cli)["advice"])
+
+
 def test_idle_gpus_are_named(cli, finished):
     """A GPU that did nothing is named with its share of the time; [N/A] and lines cut short are left out."""
     line = "{} 1000 100 0,90,1000,250.5 1,0,10,[N/A] 2,50,9,99 3,{},9,99"
@@ -111,6 +134,33 @@ def test_what_is_not_known_is_said_to_be_unknown(cli, finished):
     assert cli("report").stdout.count("unknown") == 5
 
 
+@pytest.mark.parametrize("plan", ["[]", "null", '{"request": []}', "[" * 100000, ""])
+def test_broken_files_are_no_traceback(cli, finished, plan):
+    """Neither a plan that is none, nor samples of no sense: what is left of them is shown."""
+    size = "9" * 400
+    folder = finished("1000010 x", "1000020 1000 100 0,[N/A],1,nan", f"{size} save rank 0", f"1000030 {size} 5")
+    (folder / "plan.json").write_text(plan)
+    assert report(cli)["asked"] is None
+    (folder / "node-0.usage").write_text(f"1000000 node $\\foo$ 1\n1000000 0 0\n{size} 10 5\n")
+    assert cli("report", "--html", "r.html").exit_code == 0
+    with (folder / "plan.json").open("w") as file:
+        json.dump({"request": {"partition": "gpuvolta"}, "partition_name": "gpuvolta"}, file)
+    assert cli("report").exit_code == 0
+
+
+def test_a_gap_in_the_samples_is_no_use(cli, finished):
+    """A sample that misses a process that has just ended does not make the next one large."""
+    finished("1001000 10000000 100", "1001010 2900000 100", "1001020 10100000 100")
+    assert report(cli)["used"]["cores"] == pytest.approx(10, abs=1)
+
+
+def test_attempts_and_a_range_of_nodes(cli, finished):
+    """The share of the walltime is that of all attempts; memory is divided by the nodes that there were."""
+    values = {"site": "jean-zay", "partition": "v100", "account": "abc@v100", "max_attempts": 3}
+    finished(nodes=2, **values)
+    assert re.search(r"walltime +3 x 05:00:00 +01:00:00 \(7%\)", cli("report").stdout)
+
+
 def test_sacct_is_read(programs):
     """All starts of a job count, the memory of the largest task for each task of its step, energy where it is known."""
     rows = [
@@ -122,7 +172,8 @@ def test_sacct_is_read(programs):
         "1234|1||||",
         "1234|2||||INVALID",
     ]
-    programs("sacct", "cat <<EOF\n" + "\n".join(["welcome to the site", *rows]) + "\nEOF")
+    answer = "cat <<EOF\n" + "\n".join(["welcome to the site", *rows]) + "\nEOF"
+    programs("sacct", f'[[ " $* " == *" --user={os.getuid()} "* ]] || exit 1\n{answer}')
     assert scheduler("slurm").usage(make_job("1234")) == Usage(93, 86461.5, 4, 7200000)
 
 

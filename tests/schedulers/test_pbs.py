@@ -125,6 +125,15 @@ def test_after_waits_for_success(qsub, work):
     assert "did not end as required" in call("why", third)
 
 
+@pytest.mark.parametrize("words", [("--after", "1[]"), ("--after-failed", "1[].gadi-pbs"), ("--after-any", "1[4]")])
+def test_what_pbs_does_not_know_of_an_array_is_not_waited_for(qsub, words):
+    """PBS says of each array that it succeeded, and lets no job wait for one job of it: nothing is submitted."""
+    qsub()
+    process = start("submit", *GADI, *words, "--", "true")
+    assert "use --after-any ARRAY, or: hpclaunch wait JOB && hpclaunch submit" in process.communicate(timeout=30)[1]
+    assert process.returncode == 3
+
+
 @pytest.mark.slow
 def test_after_takes_any_job_of_pbs(qsub, work):
     """Jobs that qsub alone has submitted are waited for by their ids, whole or short, in one dependency with a run."""
@@ -136,7 +145,7 @@ def test_after_takes_any_job_of_pbs(qsub, work):
     ]
     good, bad, array = plain
     runs = [
-        submit(*GADI, "--after", array, "--after-failed", bad.split(".")[0], "--after-any", bad, "--", "true"),
+        submit(*GADI, "--after-any", array, "--after-failed", bad.split(".")[0], "--after-any", bad, "--", "true"),
         submit(*GADI, "--after-failed", good, "--", "true"),
     ]
     assert {state(job)["reason"] for job in runs} == {"Dependency"}

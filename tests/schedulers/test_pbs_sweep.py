@@ -40,11 +40,13 @@ def elements(sweep: str) -> list[dict]:
 
 def test_a_sweep_is_one_array(command, work):
     """Its id is the array's; each job has its values; what failed runs again, and the results are joined."""
-    words = ("--site", "pbs-here", "-q", "normal", "--nodes", "2", "--tasks-per-node", "1")
+    words = ("--site", "pbs-here", "-q", "normal", "--nodes", "2", "--tasks-per-node", "1", "--launcher", "tasks")
     sweep = submit(*words, *VALUES, "--at-most", "3", *command)
+    later = submit("--site", "pbs-here", "-q", "normal", "--after-any", sweep, "--", "true")
     assert re.fullmatch(r"\d+\[\]\.gadi-pbs", sweep)
     short = sweep.partition("[")[0]
     call("wait", short, code=4, seconds=100)
+    call("wait", later)
     table = call("status", sweep).splitlines()
     assert [line.split()[:5] for line in table[1:]] == [
         ["0", "0.5", "1", "COMPLETED", "0"],
@@ -90,6 +92,7 @@ def test_without_arrays_some_jobs_run_at_once(command):
 def test_twelve_jobs_of_two_nodes(command, work, site):
     """As one array and as single jobs: three at once at most, those that fail run again, and the table has all."""
     words = ("--site", site, "-q", "normal", "--nodes", "2", "--tasks-per-node", "1", "--at-most", "3")
+    words += ("--launcher", "tasks")  # torchrun's ports would be those of other tests' jobs of the same number
     sweep = submit(*words, "--sweep", "lr=0.5,1,2,4", "--sweep", "seed=0..2", *command)
     assert ("[]" in sweep) == (site == "pbs-here")
     call("wait", sweep, code=4, seconds=300)

@@ -39,6 +39,7 @@ def test_a_sweep_of_two_node_jobs(work, rates):
     told = subprocess.run(["squeue", "--noheader", "-j", sweep, "-o", "%K"], capture_output=True, text=True, check=True)
     assert "%3" in told.stdout
     call("wait", sweep, code=5, seconds=500)
+    submit("--tasks-per-node", "1", "--after-failed", sweep, "--wait", "--", "true")
     assert call("status", sweep, "--failed").splitlines()[1].split()[:6] == [
         *("5", "0.25", "2", "FAILED", "5", f"{sweep}_5"),
     ]

@@ -10,7 +10,7 @@ from standin.pbs.refusal import Refusal
 # OpenPBS 23.06, seen: up to 230 of these, of which any but a point may come first.
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*")
 ARRAY = re.compile(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?")
-DEPENDENCY = re.compile(r"(afterok|afternotok|afterany|after)((?::\d+(?:\[\d*\])?(?:\.[\w.-]+)?)+)")
+DEPENDENCY = re.compile(r"(afterok|afternotok|afterany|after)((?::\d+(?:\[\])?(?:\.[\w.-]+)?)+)")
 
 
 CHOICES = {"j": "oe|eo|n", "r": "[yn]", "k": "n|[oe]{1,2}d?|d[oe]{1,2}"}
