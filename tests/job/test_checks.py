@@ -253,6 +253,7 @@ CASES = [
     ("account", G, WARNS, {"account": None}, "no account to charge; use -A ACCOUNT: your NCI project", {}),
     ("hang", G, REFUSES, {"hang_after": "2h"}, "use --hang-after 00:30:00", {"hang_after": "59m"}),
     ("mail", G, REFUSES, {"mail_on": "end"}, "use --mail ADDRESS", {"mail_on": "end", "mail": "me@uni.edu"}),
+    ("placeholders", J, REFUSES, {"env": {"M": "changeme"}}, "changeme", {"env": {"A": "TODO"}}),
     ("placeholders", G, WARNS, {"mail": "you@example.com"}, "fill it in", {"mail": "me@uni.edu"}),
     ("job-name", J, REFUSES, {"job_name": "interactive"}, "Lightning ignores Slurm", {"job_name": "interactive2"}),
     ("env", G, WARNS, {"env": {"NCPUS": "1"}}, "the scheduler sets it itself", {"env": {"N_CPUS": "1"}}),

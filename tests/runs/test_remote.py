@@ -361,7 +361,7 @@ def test_attempts_on_pbs_are_one_run(there, work, standin):
         for name in server.environment.keys() - os.environ.keys() | {"PATH"}:
             profile.write(f"export {name}='{server.environment[name]}'\n")
     (work / "site_profiles" / "gadi-here.yaml").write_text(PBS_PROFILES["gadi-here"])
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "6"))
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "5"))
     words = (
         *HOST,
         "--site",

@@ -201,10 +201,12 @@ def test_the_page_escapes_what_jobs_write(cli, finished, monkeypatch):
     folder = finished(code=7, env={"WANDB_API_KEY": "123secret", "A": "1 < 2 & 3"}, job_name="train")
     (folder / "failed").write_text("7 rank-0.log rank 0 on n1\n")
     (folder / "rank-0.log").write_text(f"{EVIL}\n")
+    with (folder / "job.sh").open("a") as file:  # as in an array
+        file.write("0) export LR=1; export HF_TOKEN=456secret; command=(true) ;;\n")
     assert cli("report", "--html", "r.html").exit_code == 0
     text = Path("r.html").read_text()
     assert "<script" not in text and "<b>" not in text and "&lt;b&gt;bold" in text
-    assert "123secret" not in text and "export A=&#39;1 &lt; 2 &amp; 3&#39;" in text
+    assert not re.search("[36]secret", text) and "export A=&#39;1 &lt; 2 &amp; 3&#39;" in text
     assert "rank 0 on n1 exited with 7" in text
     assert not re.search(r'(src|href)="(?!#)', re.sub(r'xmlns(:\w+)?="[^"]*"', "", text).replace('xlink:href="#', ""))
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hpclaunch.runs import registry
-from hpclaunch.runs.groups import Group
+from hpclaunch.runs.groups import Element, Group
 from hpclaunch.runs.scaling import Scaling, Size, measure
 from hpclaunch.schedulers.job import State
 
@@ -97,6 +97,19 @@ def test_an_epoch_has_its_time_and_price(tmp_path):
     assert study.versions == {"torch": "2.9.0+cpu"}
     study = measured(tmp_path, {"metrics.json": '{"samples/s": 10, "epoch_seconds": 60}'})
     assert (study.sizes[0].epoch_seconds, study.sizes[0].epoch_price) == (60, 0.5)
+
+
+def test_spare_nodes_do_not_count(tmp_path):
+    """The nodes of a size are those that were named, with which the job trained; a number of no sense is none."""
+    (tmp_path / "metrics.json").write_text(json.dumps({"samples/s": 250}))
+    known = {"id": "7", "site": "here", "scheduler": "local", "job_name": "n", "folder": str(tmp_path)}
+    run = registry.Run(**known, submitted=0, nodes=3, tasks_per_node=4)
+    elements = [Element(2, {"nodes": 2}, ["7"])]
+    group = Group(id="s", kind="scale", site="here", submitted=0, elements=elements, about={"weak": False})
+    (size,) = measure.results(group, [run], {("here", "7"): State("COMPLETED")}, "").sizes
+    assert (size.nodes, size.ranks) == (2, 8)
+    (tmp_path / "metrics.json").write_text(f'{{"samples/s": {"9" * 400}}}')
+    assert measure.results(group, [run], {("here", "7"): State("COMPLETED")}, "").sizes == []
 
 
 def test_an_expression_reads_the_log(tmp_path):

@@ -101,7 +101,7 @@ def test_results_come_back_however_the_job_ends(disk, launcher, ends):
         trap 'echo saved >"$HPCLAUNCH_LOCAL/out/$RANK"; exit' TERM
         mkdir -p "$HPCLAUNCH_LOCAL/out"; echo begun >"$HPCLAUNCH_LOCAL/out/$RANK"
         touch "$HPCLAUNCH_RUN_DIR/begun-$RANK"
-        while :; do ((RANK != FAILS)) || [[ ! -e $HPCLAUNCH_RUN_DIR/begun-0 ]] || exit 7; sleep 0.2; done"""
+        while :; do ((RANK != FAILS)) || [[ ! -e $HPCLAUNCH_RUN_DIR/all-begun ]] || exit 7; sleep 0.2; done"""
     fails = "3" if ends == "as a rank fails" else "9"
     words = (
         "--nodes",
@@ -117,6 +117,7 @@ def test_results_come_back_however_the_job_ends(disk, launcher, ends):
     )
     process = start("run", *words, "--", "bash", "-c", save)
     wait_until(lambda: len([*Path().glob("hpclaunch-runs/*/begun-*")]) == 4, 60)
+    next(Path("hpclaunch-runs").iterdir()).joinpath("all-begun").touch()
     if fails == "9":
         process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=60)
