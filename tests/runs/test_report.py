@@ -136,11 +136,16 @@ def test_what_is_not_known_is_said_to_be_unknown(cli, finished):
 
 @pytest.mark.parametrize("plan", ["[]", "null", '{"request": []}', "[" * 100000, ""])
 def test_broken_files_are_no_traceback(cli, finished, plan):
-    """Neither a plan that is none, nor samples of no sense: what is left of them is shown."""
+    """Neither a plan that is none, nor samples that are cut short: what is left of them is shown."""
     size = "9" * 400
     folder = finished("1000010 x", "1000020 1000 100 0,[N/A],1,nan", f"{size} save rank 0", f"1000030 {size} 5")
     (folder / "plan.json").write_text(plan)
     assert report(cli)["asked"] is None
+
+
+def test_samples_of_no_sense_are_no_traceback(cli, finished):
+    """Times beyond any walltime are shown as they are, and a host may have any name."""
+    folder, size = finished(), "9" * 400
     (folder / "node-0.usage").write_text(f"1000000 node $\\foo$ 1\n1000000 0 0\n{size} 10 5\n")
     assert cli("report", "--html", "r.html").exit_code == 0
     with (folder / "plan.json").open("w") as file:
