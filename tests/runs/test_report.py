@@ -241,6 +241,7 @@ onload = () => {{
 </script>"""
 
 
+@pytest.mark.job
 def test_the_page_in_a_browser(cli, finished, work):
     """In Chromium, narrow and wide, light and dark: no error, nothing is wider than the window, the text stands out."""
     if not (chromium := shutil.which("chromium", path=f"{os.environ['PATH']}:/usr/bin")):
