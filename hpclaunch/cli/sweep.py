@@ -69,8 +69,9 @@ class Sweep(msgspec.Struct):
         jobs, request, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
         request = structs.replace(request, command=template.command, env=template.env, jobs=1)
         group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
-        hidden = request.hidden().env | {name: text for name, text in template.env.items() if "{" in text}  # no value
-        request = structs.replace(request, env=hidden)
+        first = self.whole.request.env
+        places = {name: text for name, text in template.env.items() if text != first[name]}  # which are no secret
+        request = structs.replace(request, env=request.hidden().env | places)
         group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request)
         chosen = [element for element in group.elements if element.number in jobs.values]
         return group, groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)

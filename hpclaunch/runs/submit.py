@@ -54,12 +54,12 @@ def note(
 
     def fill() -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / RUN, registry.encode(run))
+        write_whole(folder / PLAN, registry.encode(plan, indent=2))
         if isinstance(script, Path):
             os.link(script, folder / SCRIPT)
         else:
             write_whole(folder / SCRIPT, script.encode(errors="surrogateescape"))
-        write_whole(folder / RUN, registry.encode(run))
-        write_whole(folder / PLAN, registry.encode(plan, indent=2))
 
     for write in (fill, lambda: note_attempts(folder, ids[1:]), lambda: registry.register(run)):
         try:
