@@ -34,7 +34,7 @@ class Pbs(Scheduler):
     account_directive = "-A {account}"
     array_directives = ("-J {}", "-r y")  # an array must be rerunnable
     array_index = "PBS_ARRAY_INDEX"
-    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "; other jobs have ids like 123, 123.server, 123[] or 123[4].server"
+    ids = r"\d+(\[\d*\])?(\.[\w.-]+)?", "; other jobs have ids like 123, 123.server or 123[]"
     needs = ("qsub", "qstat", "qdel")
 
     states = staticmethod(states)
