@@ -354,6 +354,7 @@ def test_no_profile_knows_the_host(there, work):
     assert "local is this machine" in refused("submit", *HOST, "--site", "local", "--", "true")
 
 
+@pytest.mark.slow
 def test_attempts_on_pbs_are_one_run(there, work, standin):
     """Attempts that the job submits there are one run here: its state, its logs, its cancellation."""
     server = standin("pbs server")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, slow, state, submit
+from conftest import call, state, submit
 from test_hang import AFTER, DEADLOCK, FOUND, HANGS, TWO_BY_TWO
 
 from hpclaunch.runs import hangs
@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.usefixtures("slurm"), pytest.mark.train]
 TRAIN = (*TWO_BY_TWO, "--gpus-per-node", "2", *AFTER, "--wait")
 
 
-@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun")])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
 def test_a_deadlock_ends_the_job_and_why_names_the_rank(work, launcher):
     """A job of two real nodes ends with 124, and `why` says in which line each rank was."""
     (work / "train.py").write_text(DEADLOCK)
