@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hpclaunch.errors import counted
 from hpclaunch.job.cost import Cost, job_cost
+from hpclaunch.job.directives.read import read_options
 from hpclaunch.job.limits import Size, qos_limits
 from hpclaunch.job.plan import MNIST, Plan
 from hpclaunch.job.request import NONE, Basis, Request
@@ -214,9 +215,8 @@ def unchecked_plan(profile: Profile, request: Request) -> Plan:
         seconds=seconds,
         attempts=max_attempts,
     )
-    starts = tuple(line.partition("{")[0] for line in scheduler(site.scheduler).array_directives[:1])
-    arrays = [array_size(line.partition(starts[0])[2]) for line in request.directive if line.startswith(starts)]
-    if cost and (number := max([request.jobs, *arrays])) > 1:
+    arrays = read_options(request.directive, site.scheduler).all("array", "J") if request.directive else ()
+    if cost and (number := max([request.jobs, *(array_size(option.value) for option in arrays)])) > 1:
         cost = Cost(round(cost.amount * number, 2), cost.unit, f"{number} jobs x {cost.formula}")
     mail = scheduler(site.scheduler).mail(request.mail, request.mail_on or "end,fail") if request.mail else []
     job_name = sizes.given("job_name", "request.job_name")

@@ -166,8 +166,9 @@ def test_the_price_is_that_of_all():
     assert "12 jobs x 3 SU x 1 h" in whole.cost.formula and "12 jobs, each gadi gpuvolta" in whole.summary()
     with pytest.raises(RequestError, match="12 jobs"):
         planned("gadi", elements, account="ab12", partition="gpuvolta", gpus_per_node=1, max_cost=one.cost.amount * 2)
-    request = {"account": "abc@v100", "walltime": "1h", "directive": ["--array=0-9:3%2"], "command": ["true"]}
-    assert make_plan(search.load("jean-zay"), make_request(request)).cost.amount == 4 * 4
+    for directive in ("--array=0-9:3%2", "-a 1,3,5-6"):
+        request = {"account": "abc@v100", "walltime": "1h", "directive": [directive], "command": ["true"]}
+        assert make_plan(search.load("jean-zay"), make_request(request)).cost.amount == 4 * 4
 
 
 def test_a_sites_limit_of_jobs_holds():
