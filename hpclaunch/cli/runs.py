@@ -169,9 +169,9 @@ def cancel_command(jobs: tuple[str, ...], as_json: bool) -> None:
         try:
             with mirror.reached(mine) if host else nullcontext():
                 kind, left = schedulers.scheduler(name), mine
-                if (found := groups.of(mine)) and found[0].array == len(found[1]):  # an array is cancelled at once
-                    ids, array = kind.array_ids(found[0].id, [one.number for one in found[1]]), found[0].id
-                    left = [msgspec.structs.replace(mine[0], id=array), *(run for run in mine if run.id not in ids)]
+                group, elements = groups.of(mine) or (None, [])
+                if group and (ids := group.array_ids(elements, kind)):  # an array is cancelled at once
+                    left = [msgspec.structs.replace(mine[0], id=group.id), *(run for run in mine if run.id not in ids)]
                 kind.cancel(left)
         except HpclaunchError as error:
             errors.append(f"{' '.join(run.id for run in mine)}: not cancelled: {error}")

@@ -234,8 +234,7 @@ def _before(option: str, job: str, kind: Scheduler, host: str) -> list[str]:
     group, elements = groups.find(job) or (None, [])
     if group and not all(one.ids for one in elements):
         raise HpclaunchError(f"{option} {job}: not all jobs are submitted; use: hpclaunch rerun {group.id} --failed")
-    whole = group and group.array == len(elements) and kind.array_ids(group.id, [one.number for one in elements])
-    return [group.id] if group and ids == whole else ids
+    return [group.id] if group and ids == group.array_ids(elements, kind) else ids
 
 
 def _last_attempt(option: str, run: registry.Run, kind: Scheduler, host: str) -> str:

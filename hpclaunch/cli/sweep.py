@@ -66,12 +66,10 @@ class Sweep(msgspec.Struct):
 
     def submit(self, after: Sequence[str]) -> tuple[groups.Group, list[Run]]:
         """Submit all; return their group and runs. Raises SchedulerError."""
-        jobs, request, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
-        request = structs.replace(request, command=template.command, env=template.env, jobs=1)
+        jobs, first, template = self.jobs, self.whole.request, self.jobs.template or self.whole.request
+        places = {name: text for name, text in template.env.items() if text != first.env[name]}  # which are no secret
+        request = structs.replace(first, command=template.command, env=first.hidden().env | places, jobs=1)
         group = jobs.group or groups.new("sweep", self.whole.name, jobs.values)
-        first = self.whole.request.env
-        places = {name: text for name, text in template.env.items() if text != first[name]}  # which are no secret
-        request = structs.replace(request, env=request.hidden().env | places)
         group.at_most, group.request = jobs.at_most, group.request or msgspec.to_builtins(request)
         chosen = [element for element in group.elements if element.number in jobs.values]
         return group, groups.submit(group, [*zip(chosen, self.plans, self.scripts, strict=True)], after, self.array)
@@ -82,9 +80,10 @@ def planned(jobs: Jobs, profile: Profile, request: Request, quiet: bool) -> Swee
     whole, template = make_plan(profile, request), jobs.template or request
     final, plans = request.machine.program_is_final, dict[int, Plan]()
     for i, values in jobs.values.items():
-        one = structs.replace(sweep.element(request, template, values), max_cost=None)
-        looked_up = look_up_program(profile.site, one, starts=final)
-        plans[i] = make_plan(profile, looked_up) if values or not plans else min(plans.items())[1]
+        if values or not plans:  # else it is as the one before
+            one = look_up_program(profile.site, sweep.element(request, template, values), starts=final)
+            plan = make_plan(profile, structs.replace(one, max_cost=None))
+        plans[i] = plan
     array = sweep.as_array(profile, whole, plans, jobs.at_most)
     for i in (i for i, values in jobs.values.items() if not values):
         env = plans[i].request.env | {whole.scheduler.array_index: str(i)}

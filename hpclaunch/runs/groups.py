@@ -23,6 +23,7 @@ from hpclaunch.schedulers import run_folder
 
 if TYPE_CHECKING:
     from hpclaunch.job.plan import Plan
+    from hpclaunch.schedulers import Scheduler
 
 
 class Element(msgspec.Struct):
@@ -45,6 +46,10 @@ class Group(msgspec.Struct, kw_only=True):
     at_most: int | None = None
     about: dict[str, Any] = {}  # what else is known of one of its kind
     array: int = 0
+
+    def array_ids(self, elements: Sequence[Element], kind: Scheduler) -> list[str]:
+        """Return the ids of the array's jobs if `elements` are all of a group that is one; else none."""
+        return kind.array_ids(self.id, [one.number for one in elements]) if self.array == len(elements) else []
 
 
 def new(kind: str, site: str, values: Mapping[int, Mapping[str, Any]], **known: Any) -> Group:
