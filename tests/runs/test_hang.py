@@ -110,6 +110,7 @@ def test_with_restarts_left_the_ranks_start_again(work):
     wait_until(lambda: processes_with(str(work)) == [])
 
 
+@pytest.mark.slow
 def test_ranks_that_write_or_compute_do_not_hang(work):
     """Of four ranks that wait far longer than --hang-after one computes, then one writes: nothing is ended."""
     code = (

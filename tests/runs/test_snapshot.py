@@ -156,6 +156,7 @@ def test_a_script_without_its_copy_says_so(cli, project):
     assert "which hpclaunch submit writes" in done.stdout
 
 
+@pytest.mark.slow
 def test_further_attempts_go_on_in_the_same_copy(qsub, work):
     """What the first attempt wrote by a relative path is there."""
     qsub()

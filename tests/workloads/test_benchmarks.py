@@ -35,6 +35,7 @@ def table(name: str, *words: str) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_overhead_has_each_training_in_both_ways(tiny: str) -> None:
     """Two epochs of two ranks are enough for a row with both times, and the verdict below."""
     lines = table(
@@ -45,6 +46,7 @@ def test_overhead_has_each_training_in_both_ways(tiny: str) -> None:
     assert re.fullmatch(r"goal: perceptron at most 1.15 x the plain loop \(\S+\): (met|missed)", lines[-1])
 
 
+@pytest.mark.slow
 def test_scaling_tells_where_a_start_goes(tiny: str) -> None:
     """The parts of the way to the first step are the whole of it."""
     lines = table("scaling.py", "--rounds", "1", "--epochs", "2", "-n", "1", "--data-dir", tiny)
