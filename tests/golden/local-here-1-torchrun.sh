@@ -150,7 +150,8 @@ for pid in "${shells[@]}"; do wait "$pid" || code=$?; done
 wait "${readers[@]}"
 
 # The first failure gives the job its exit code.
-{ read -r code log who <"$HPCLAUNCH_RUN_DIR/failed" && echo "hpclaunch: first failure: $who, exit code $code" &&
+[[ ! -e $HPCLAUNCH_RUN_DIR/failed || -s $HPCLAUNCH_RUN_DIR/failed ]] || sleep 1 # it is being written
+{ read -r first log who <"$HPCLAUNCH_RUN_DIR/failed" && code=$first && echo "hpclaunch: first failure: $who, exit code $code" &&
     tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
 echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"
 exit "$code"
