@@ -293,7 +293,8 @@ def test_teardown_runs_once_at_every_end(work, command, code):
     """Lines of --teardown run once after the ranks, also after TERM, where --setup left off, and keep the exit code."""
     (work / "sub").mkdir()
     lines = ("--setup", "cd sub", "--teardown", "echo bye >>log", "--teardown", "false; exit 9")
-    process = start("run", "--tasks-per-node", 2, *lines, "--", "bash", "-c", f"touch up-$RANK; {command}")
+    both = "touch up-$RANK; until [[ -e up-0 && -e up-1 ]]; do sleep 0.1; done"
+    process = start("run", "--tasks-per-node", 2, *lines, "--", "bash", "-c", f"{both}; {command}")
     wait_until(lambda: len([*work.glob("sub/up-*")]) == 2)
     if code == 143:
         process.send_signal(signal.SIGTERM)

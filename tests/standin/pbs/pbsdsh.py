@@ -64,7 +64,7 @@ def main() -> int:
         """Pass the signal on to all tasks and leave at once, while they may still be busy with it."""
         for task in tasks:
             if task.process and task.process.returncode is None:
-                print(f"pbsdsh: killing task 0x{task.number} signal {number}", flush=True)
+                os.write(1, f"pbsdsh: killing task 0x{task.number} signal {number}\n".encode())  # print may be at work
                 send(number, in_sessions([task.process.pid]))
         os._exit(1)
 
