@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Four at a time, as many wait, three where many train; ARGS='-n 0 -x tests/job' for one process and one folder.
 PYTEST := $(BIN)/python -m pytest --numprocesses
+# Common in containers: every process of the tests would compile hpclaunch anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 
@@ -22,7 +24,7 @@ demo: $(READY) ## train on two emulated nodes, two ranks each; the job ends afte
 WARN = ((HPCLAUNCH_ATTEMPT > 1)) || (until grep -qs "^epoch 3" "$$HPCLAUNCH_RUN_DIR/rank-0.log"; do sleep 0.2; done; kill -USR1 $$$$) &
 
 check: lint ## lint, and the tests that take no time: the inner loop
-	$(PYTEST) $(or $(JOBS),4) -q -m 'not (slow or slurm or train or job)' --ignore tests/workloads $(ARGS)
+	$(PYTEST) $(or $(JOBS),4) -q -m 'not (slow or slurm or train or job)' --ignore '$(CURDIR)/tests/workloads' $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) $(or $(JOBS),4) -m 'not slow' $(ARGS)

@@ -13,6 +13,7 @@ from hpclaunch.profile import search
 FILES = sorted(SHIPPED.glob("*.yaml"))
 
 
+@pytest.mark.job
 @pytest.mark.shipped
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_shipped_profile_does_what_it_says(path, work):
