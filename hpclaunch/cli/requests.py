@@ -42,7 +42,7 @@ def configured(ctx: click.Context, values: dict[str, Any], site: str = "", clust
     options = ctx.obj.use(site, cluster)
     for parameter in (one for one in ctx.command.params if one.name in values and one.name in options):
         name, value = str(parameter.name), options[str(parameter.name)]
-        if not (_typed(ctx, name) or (ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT and values[name])):
+        if not (typed(ctx, name) or (ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT and values[name])):
             several = isinstance(parameter, click.Option) and parameter.multiple and isinstance(value, str)
             values[name] = [value] if several else value
             ctx.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
@@ -103,7 +103,7 @@ def planned_request(
     """
     from hpclaunch.job.machine import follow_links, look_up_files, look_up_folders, look_up_program, with_links
 
-    site = "local" if here and not _typed(ctx, "site") else configured(ctx, values)["site"]
+    site = "local" if here and not typed(ctx, "site") else configured(ctx, values)["site"]
     site = site or search.match_host() or generic() or search.site_of_this_host()
     profile = load_site(site)
     local = scheduler(profile.site.scheduler).here
@@ -141,7 +141,7 @@ def compared_request(ctx: click.Context, values: dict[str, Any], site: str, seve
     At several sites, values that belong to one of them count only when typed; with `sized` (--gpus) so do the sizes.
     """
     sizes = ("nodes", "gpus_per_node") if sized else ()
-    if any(_typed(ctx, name) for name in sizes):
+    if any(typed(ctx, name) for name in sizes):
         raise click.UsageError("--gpus excludes --nodes and --gpus-per-node: give one of them", ctx)
     values = configured(ctx, values | _untyped(ctx, OF_A_SITE if several else ()), site, not several)
     return _request(ctx, values | _untyped(ctx, sizes))
@@ -155,8 +155,7 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
     from hpclaunch.job.machine import look_up_program
 
     name = configured(ctx, values)["site"] or search.match_host() or kind
-    if search.load(name).site.scheduler != kind:
-        name = kind
+    name = name if search.load(name).site.scheduler == kind else kind
     profile = load_site(name)
     values = configured(ctx, values, profile.name) | _untyped(ctx, SIZES) | {"site": name}
     return look_up_program(profile.site, _request(ctx, values), starts=True), profile
@@ -164,12 +163,12 @@ def launch_request(ctx: click.Context, values: dict[str, Any], kind: str) -> tup
 
 def script_options(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """Return the typed options, which win over a script's; fill in the others. Raises UsageError if one cannot."""
-    typed = {name: value for name, value in values.items() if name not in ("site", "preset") and _typed(ctx, name)}
-    if other := next((name for name in typed if name in _OF_A_SCRIPT), None):
+    own = {name: value for name, value in values.items() if name not in ("site", "preset") and typed(ctx, name)}
+    if other := next((name for name in own if name in _OF_A_SCRIPT), None):
         raise click.UsageError(f"{other} does not go with --script: the script has its own", ctx)
     values |= configured(ctx, values, configured(ctx, values)["site"])
     # The user's own limit counts wherever it is set.
-    return typed | {"max_cost": values["max_cost"], "force": list(typed.get("force", ()))}
+    return own | {"max_cost": values["max_cost"], "force": list(own.get("force", ()))}
 
 
 def _request(ctx: click.Context, values: dict[str, Any], mistaken: list[tuple[str, str]] | None = None) -> Request:
@@ -188,10 +187,11 @@ def nearer(ctx: click.Context, one: str, other: str) -> bool:
     return first < second
 
 
-def _typed(ctx: click.Context, name: str) -> bool:
+def typed(ctx: click.Context, name: str) -> bool:
+    """Return whether an option stands on the command line."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _untyped(ctx: click.Context, names: Iterable[str]) -> dict[str, None]:
     """Return the values that leave open those of `names` that are not typed."""
-    return {name: None for name in names if not _typed(ctx, name)}
+    return {name: None for name in names if not typed(ctx, name)}

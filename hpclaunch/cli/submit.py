@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
-from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized
+from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized, typed
 from hpclaunch.cli.sweep import Sweep, planned, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.job.consider import make_plan
@@ -83,15 +83,17 @@ def submit_command(
     if jobs:
         _wait(submit_sweep(planned(jobs, profile, request, quiet), profile, before, ctx.params), wait_for_end, follow)
         return
-    name = ""
     if script is None:
         plan = make_plan(profile, request)
-        text = summarized(plan, quiet)
+        text, name = summarized(plan, quiet), ""
     else:
         from hpclaunch.scripts import own
 
         if request.command or request.workload:
             raise HpclaunchError("COMMAND, --workload and --script exclude each other: give one of them")
+        used = ("site", "max_cost", "confirm_above")
+        if lost := [one.replace("_", "-") for one in values if typed(ctx, one) and one not in used]:
+            raise HpclaunchError(f"--{', --'.join(lost)}: {script} is submitted as it is; use a directive in it")
         text, plan, name = own.read(script, profile)
     if dry_run:
         click.echo(text.encode(errors="surrogateescape"), nl=False)
@@ -274,8 +276,7 @@ def confirm(plan: Plan, yes: bool) -> None:
 
     Raises HpclaunchError if the answer is not yes.
     """
-    own = plan.request.confirm_above
-    most = plan.site.confirm_above if own is None else own
+    most = plan.site.confirm_above if plan.request.confirm_above is None else plan.request.confirm_above
     if yes or most is None or plan.cost is None or plan.cost.amount <= most:
         return
     price = f"at most {plan.explained_price}, above {most:g} (confirm_above)"

@@ -121,6 +121,17 @@ def test_a_script_wins_over_the_command_of_the_config_file(cli, work):
     assert cli(*words, "--", "true").exit_code == 1
 
 
+def test_options_that_a_script_would_not_follow_are_refused(cli, work, monkeypatch):
+    """What is typed beside --script and would change nothing is named; a variable, a site and a limit may stand."""
+    (work / "job.sh").write_text("#!/bin/bash\ntrue\n")
+    monkeypatch.setenv("HPCLAUNCH_ACCOUNT", "ab12")
+    words = ("submit", "--dry-run", "--site", "pbs", "--max-cost", "3", "--script", "job.sh")
+    assert cli(*words).stdout == "#!/bin/bash\ntrue\n"
+    refused = cli(*words, "-N", "4", "--env", "A=1")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--nodes, --env: job.sh is submitted as it is; use a directive in it" in refused.stderr
+
+
 def test_every_option_can_come_from_the_environment(cli, monkeypatch):
     """HPCLAUNCH_<OPTION> stands for the option; the command line wins."""
     expected = cli(*RENDER, "-N", "2", "--setup", "a b", "--setup", "c", "--env", "X=1 2", "--", "true").stdout

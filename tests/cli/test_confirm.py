@@ -147,13 +147,13 @@ def test_a_script_of_ones_own_has_no_price(qsub, work):
     """With --script the limits are said not to count, rather than applied to a job that is not this one."""
     qsub()
     (work / "job.sh").write_text("#!/bin/bash\ntrue\n")
-    process = start("submit", *DEAR, "--max-cost", "1", "--script", "job.sh")
+    process = start("submit", "--site", "gadi-here", "--max-cost", "1", "--script", "job.sh")
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0 and stdout
     assert stderr == NOT_SHIPPED + (
         "hpclaunch: warning: max_cost and confirm_above are not checked: the price of job.sh is not known\n"
     )
-    process = start("submit", *DEAR, "--max-cost", "1", "--dry-run", "--script", "job.sh")
+    process = start("submit", "--site", "gadi-here", "--max-cost", "1", "--dry-run", "--script", "job.sh")
     assert process.communicate(timeout=60) == ("#!/bin/bash\ntrue\n", NOT_SHIPPED)
     profile = work / "site_profiles" / "gadi-here.yaml"
     profile.write_text(profile.read_text() + "confirm_above: 20\n")

@@ -203,7 +203,7 @@ def test_a_site_of_one_s_own_has_the_same_traps(cli, work):
 def test_submit_looks_for_late_directives_as_check_does(cli, work, text, line, name):
     """`submit --script` refuses a directive behind the first command, and no other: not one that a heredoc writes."""
     (work / "job.sh").write_text(text)
-    result = cli("submit", "--site", name, "-A", "ab12", "--dry-run", "--script", "job.sh")
+    result = cli("submit", "--site", name, "--dry-run", "--script", "job.sh")
     if line is None:
         assert (result.exit_code, result.stdout, result.stderr) == (0, text, "")
     else:
