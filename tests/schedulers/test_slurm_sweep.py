@@ -59,14 +59,14 @@ def test_a_sweep_of_two_node_jobs(work, rates):
 def test_each_job_of_an_array_has_its_attempts(work):
     """Near the walltime Slurm starts a job of the array again, and only that one; a list of indices works."""
     (work / "count.py").write_text(COUNT.replace("LIMIT", "int(os.environ['SLURM_ARRAY_TASK_ID'])"))
-    words = (*TWO_NODES, "-t", "00:02:00", "--warn-before", "60s", "--max-attempts", "6", "--array", "3,130")
+    words = (*TWO_NODES, "-t", "00:02:00", "--warn-before", "60s", "--max-attempts", "6", "--array", "3,75")
     sweep = submit(*words, "--", sys.executable, "count.py")
     call("wait", sweep, seconds=550)
     found = json.loads(call("results", sweep, "--json"))
-    assert [(one["element"], one["state"]) for one in found] == [(3, "COMPLETED"), (130, "COMPLETED")]
+    assert [(one["element"], one["state"]) for one in found] == [(3, "COMPLETED"), (75, "COMPLETED")]
     logs = [Path("hpclaunch-runs", one["job"], "rank-1.log").read_text() for one in found]
     assert [log.count("--- attempt") > 1 for log in logs] == [False, True]
-    assert logs[1].endswith("step 130\ndone\n")
+    assert logs[1].endswith("step 75\ndone\n")
 
 
 def test_an_array_is_cancelled_at_once(work):
