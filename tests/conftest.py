@@ -129,7 +129,7 @@ def pytest_collection_modifyitems(items):
 # Fixtures and files of tests that run jobs, each a second or more.
 JOBS_RUN = {
     "standin", "pbs", "qsub", "test_run", "test_runs", "test_made_up", "test_rehearsal", "test_packaging", "test_hang",
-    "test_debug_rank", "test_mpi", "test_remote",
+    "test_debug_rank", "test_mpi", "test_remote", "test_secrets",
 }  # fmt: skip
 CLUSTER_SCOPE = "slurm"
 
