@@ -79,7 +79,7 @@ def deadlocks(work, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("launcher", "program", "found"),
     [
-        ("tasks", "train.py", FOUND),
+        slow("tasks", "train.py", FOUND),
         slow("torchrun", "train.py", FOUND),
         slow("lightning", "trainer.py", "trainer.py:27, rank 3 is in look_for_data at trainer.py:10."),
     ],

@@ -93,6 +93,7 @@ def test_launches_from_two_nodes_have_ports_of_their_own(monkeypatch):
     assert abs(first - second) > 1  # the next would be by a lock, which two real nodes do not share
 
 
+@pytest.mark.slow
 def test_in_a_job_script_of_ones_own(work):
     """A person's own sbatch script may launch, more than once; the exit code is that of the first rank to fail."""
     first, second = (shlex.join([*LAUNCH, "--", "bash", "-c", word]) for word in ("true", "exit 7"))

@@ -171,6 +171,7 @@ def test_further_attempts_go_on_in_the_same_copy(qsub, work):
     assert (RUNS / job / "code" / "count-0").read_text() == "5"
 
 
+@pytest.mark.slow
 def test_a_run_is_submitted_again(project):
     """With its code, from any folder, whatever the config says now; typed options win, secrets come from here."""
     job = submit(

@@ -38,6 +38,7 @@ def elements(sweep: str) -> list[dict]:
     return json.loads(call("results", sweep, "--json"))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_array(command, work):
     """Its id is the array's; each job has its values; what failed runs again, and the results are joined."""
     words = ("--site", "pbs-here", "-q", "normal", "--nodes", "2", "--tasks-per-node", "1", "--launcher", "tasks")

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from conftest import call, program, start, wait_until
 
 ENDS = ("COMPLETED", "FAILED", "CANCELLED")
@@ -66,6 +67,7 @@ def agreed(ids: list[str]) -> dict[str, tuple[str, int | None]]:
     return after
 
 
+@pytest.mark.slow
 def test_what_is_said_is_what_slurm_knows(slurm, work):
     """Through failures, a cancellation, a preemption and a node's death, each command and Python tell the truth."""
     (work / "twice.py").write_text(PYTHON)

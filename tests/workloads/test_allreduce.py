@@ -100,6 +100,7 @@ def test_slow_rank_is_named():
     assert re.search(r"slowest rank: 1 on \S+, 5\d{4}\.\d us to add 4 KB of its own, \d{2,}", output), output
 
 
+@pytest.mark.slow
 def test_workload_needs_no_arguments(work):
     """`--workload allreduce` goes from 1 KB to 256 MB."""
     output = launch("--tasks-per-node", 2, "--workload", "allreduce")

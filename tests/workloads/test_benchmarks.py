@@ -55,6 +55,7 @@ def test_scaling_tells_where_a_start_goes(tiny: str) -> None:
     assert lines[-1].startswith("goal: first step after at most 1.15 x the import")
 
 
+@pytest.mark.slow
 def test_data_path_compares_the_same_images() -> None:
     """A row for each way to the data; ways that gave other images would end it."""
     lines = table("data.py", "--rounds", "1", "--images", "600")

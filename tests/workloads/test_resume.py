@@ -38,7 +38,7 @@ def equal_after_kills(kills: int, ranks: int, *words: object, until: int = 0, **
 
 
 @pytest.mark.parametrize(
-    ("kind", "ranks", "kills"), [("", 1, 3), ("accumulate", 2, 3), slow("", 1, 20), slow("", 2, 20)]
+    ("kind", "ranks", "kills"), [("", 1, 3), slow("accumulate", 2, 3), slow("", 1, 20), slow("", 2, 20)]
 )
 def test_a_killed_training_ends_with_the_same_weights(kind, ranks, kills):
     """Shuffling, dropout, random augmentation, schedules and validations: as if nobody had killed it."""
