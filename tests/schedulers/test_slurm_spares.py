@@ -120,7 +120,7 @@ def test_without_restarts_left_the_first_failure_is_named(slurm, spares):
     """A program that always fails ends the job with its exit code, after as many restarts as were requested."""
     words = ("--launcher", "torchrun", "--tasks-per-node", "1", "--nodes", "2", "--max-restarts", "1", *spares)
     job = submit(*words, "--wait", "--", sys.executable, "-c", FAILS, code=7)
-    assert log(job).count("tried") in ((2, 3) if spares else (2,))  # each node counts its own
+    assert 2 <= log(job).count("tried") <= (6 if spares else 2)  # each of the three nodes counts its own failures
     assert "exited with 7" in call("why", job)
     wait_until(lambda: processes_with(f"{Path.cwd()}/hpclaunch-runs/{job}") == [])
 
