@@ -96,7 +96,7 @@ NO_SCHEDULER = without_schedulers(PATH)
 # Random tests: some examples, or with --hypothesis-profile=many the number that finds what is rare.
 RANDOM = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 settings.register_profile("some", max_examples=100, derandomize=True, **RANDOM)
-settings.register_profile("many", max_examples=1000, **RANDOM)
+settings.register_profile("many", max_examples=2000, **RANDOM)
 settings.load_profile("some")
 
 
