@@ -51,6 +51,7 @@ YAML = {
     "pattern": (BASE + "refused_directives: [{pattern: '(a+)+$', why: x}]\n", "may take forever"),
     "choices": (BASE + "refused_directives: [{pattern: '((a|a)b?)*$', why: x}]\n", "may take forever"),
     "repeats": (BASE + "refused_directives: [{pattern: '.*a.*a.*a.*a', why: x}]\n", "more than 3 repeats"),
+    "empty list": (BASE + "allocation: {command: []}\n", ":3: allocation.command: expected `array` of length >= 1"),
     "escape": ('title: "\\e[2Jx"\nscheduler: "\\e]0;hi\\a"\n"\\e[31mkey": 1\n', ":3: \\x1b[31mkey: unknown key"),
     "direction": (BASE + 'docs: "a\\u202eb"\n', ":3: docs: expected one line of text"),
     "c1": (BASE + 'docs: "\\x9b2J"\n', ":3: docs: expected one line of text"),
