@@ -112,9 +112,10 @@ def test_command(name: str, rehearse: bool, as_json: bool) -> None:
     fails.
     """
     from hpclaunch.cli.doctor import print_results
-    from hpclaunch.doctor.conformance import conform
+    from hpclaunch.doctor import conformance
 
-    results = list(conform(search.load(name), rehearse))
+    profile = search.load(name)
+    results = [*conformance.conform(profile), *([conformance.rehearse(profile)] if rehearse else [])]
     print_results(results, as_json)
     raise SystemExit(any(result.refuses for result in results))
 

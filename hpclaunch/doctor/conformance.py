@@ -31,8 +31,8 @@ _NUMBER = re.compile(r"^[^#]*[:,\[{]\s*\"?\d[\d.:]*\"?\s*([,}\]#]|$)")
 _READERS = (("bash", "-n"), ("shellcheck", "--format=gcc", "-"))
 
 
-def conform(profile: Profile, rehearsal: bool) -> Iterator[Result]:
-    """Yield what holds of a profile that loads, and what does not; with `rehearsal` also whether two nodes train."""
+def conform(profile: Profile) -> Iterator[Result]:
+    """Yield what holds of a profile that loads, and what does not."""
     yield ok("schema", f"{counted(len(profile.site.partitions), 'partition')}, no mistake in keys and values")
     yield _sources(profile)
     readers = [[path, *words] for name, *words in _READERS if (path := which(name) or which(name, path=_BIN))]
@@ -60,8 +60,6 @@ def conform(profile: Profile, rehearsal: bool) -> Iterator[Result]:
         text = f"{(plan and plan.explained_price) or 'not known'}; documented: {example.price:g}"
         same = plan and plan.cost and abs(plan.cost.amount - example.price) < 0.005
         yield ok("price", text) if same else problem("price", text, profile.where(("examples", number)))
-    if rehearsal:
-        yield _rehearsed(str(profile.layers[0].path.resolve()))
 
 
 def _sources(profile: Profile) -> Result:
@@ -135,11 +133,12 @@ def _limits(profile: Profile, plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"{key} {most}", wrong or (f"{key} {more} is taken too" if ask(key, more)[0] <= usual else "")
 
 
-def _rehearsed(site: str) -> Result:
+def rehearse(profile: Profile) -> Result:
     """Train on two emulated nodes with the site's own script."""
-    options = ["--nodes=2", "--tasks-per-node=1", "--walltime=10m", "--account=ab12", "--force=account", "--force=size"]
+    site = str(profile.layers[0].path.resolve())
+    options = ["--tasks-per-node=1", "-t10m", "-Aab12", "--force=account", "--force=size", "--env=OMP_NUM_THREADS=1"]
     command = [sys.executable, str(WORKLOADS["mnist"]), "--model", "perceptron", "--epochs", "1"]
-    words = [sys.executable, "-m", "hpclaunch", "run", "--site", site, *options, "--", *command]
+    words = [sys.executable, "-m", "hpclaunch", "run", "-N2", "--site", site, *options, "--", *command]
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
     if run.returncode == 0:

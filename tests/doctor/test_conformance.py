@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import SHIPPED
 
-from hpclaunch.doctor.conformance import conform
+from hpclaunch.doctor.conformance import conform, rehearse
 from hpclaunch.profile import search
 
 FILES = sorted(SHIPPED.glob("*.yaml"))
@@ -18,7 +18,7 @@ FILES = sorted(SHIPPED.glob("*.yaml"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_shipped_profile_does_what_it_says(path, work):
     """Its numbers have sources, each partition renders with each launcher, limits hold, documented prices are right."""
-    results = list(conform(search.load(str(path)), rehearsal=False))
+    results = list(conform(search.load(str(path))))
     assert [str(result) for result in results if result.verdict != "ok"] == []
     assert len(results) > len(search.load(str(path)).site.partitions)
 
@@ -26,11 +26,18 @@ def test_every_shipped_profile_does_what_it_says(path, work):
 @pytest.mark.slow
 @pytest.mark.shipped
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_two_nodes_of_every_shipped_site_train(cli, path, work):
+def test_two_nodes_of_every_shipped_site_train(path, work):
     """The site's own script, rehearsed here, trains on two nodes."""
-    result = cli("site", "test", str(path), "--rehearse")
+    result = rehearse(search.load(str(path)))
+    assert (result.verdict, result.message) == ("ok", "two nodes trained")
+
+
+@pytest.mark.slow
+def test_a_rehearsal_is_one_line_more(cli, work):
+    """With --rehearse the command says last whether two nodes trained."""
+    result = cli("site", "test", "slurm", "--rehearse")
     assert result.exit_code == 0, result.stdout
-    assert "two nodes trained" in result.stdout
+    assert result.stdout.splitlines()[-1].split() == ["ok", "rehearsal", "two", "nodes", "trained"]
 
 
 def test_what_is_wrong_with_a_profile_is_a_line_and_an_exit_code(cli, work):
