@@ -15,6 +15,8 @@ help: ## list what can be made
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	# Apart: where torchmetrics finds matplotlib, each rank of each test loads it, a fifth of what Lightning takes to start.
+	$(BIN)/pip install --quiet --constraint constraints.txt --target .venv/plot matplotlib
 	@touch $@
 
 demo: $(READY) ## train on two emulated nodes, two ranks each; the job ends after three epochs, its next attempt goes on

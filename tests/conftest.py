@@ -183,6 +183,14 @@ def clean(monkeypatch, tmp_path, request):
 
 
 @pytest.fixture
+def plots(monkeypatch):
+    """Let this test's processes find matplotlib, which the Makefile keeps from those of the others."""
+    folder = str(Path(sys.prefix) / "plot")
+    monkeypatch.setattr(sys, "path", [*sys.path, folder])
+    monkeypatch.setenv("PYTHONPATH", folder)
+
+
+@pytest.fixture
 def work(tmp_path):
     """The folder the test starts in."""
     return tmp_path / "work"

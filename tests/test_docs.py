@@ -37,7 +37,7 @@ def test_readme_is_short():
 
 @pytest.mark.slow
 @pytest.mark.train
-def test_notebook_runs(work):
+def test_notebook_runs(work, plots):
     """Users get through the notebook: two ranks train in a cell, jobs are submitted, their losses come back."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.read(shutil.copy(ROOT / "docs/notebook.ipynb", work), as_version=4)

@@ -12,6 +12,7 @@ from conftest import call
 
 from hpclaunch.runs import groups
 
+pytestmark = pytest.mark.usefixtures("plots")
 # Its throughput follows Amdahl's law with a serial fraction of 0.1; FAIL names a world size that fails.
 TRAIN = """
 import json, os, sys

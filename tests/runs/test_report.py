@@ -26,7 +26,7 @@ from hpclaunch.schedulers.job import Usage
 
 
 @pytest.fixture
-def finished(work, tmp_path, monkeypatch):
+def finished(work, tmp_path, monkeypatch, plots):
     """A job of two nodes on Gadi that has ended, an hour of five, as its folder tells."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
