@@ -27,6 +27,7 @@ from hpclaunch.cli import main
 from hpclaunch.job.render import Cache
 from hpclaunch.profile import search
 
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 CACHE = Cache(SCRATCH / "cache" / "hpclaunch")  # of compiled templates: one for all saves time
@@ -118,7 +119,6 @@ def pytest_collection_modifyitems(items):
     """Tests of a real Slurm carry its mark; those in workloads/ import torch; others run jobs."""
     for item in items:
         if "slurm_cluster" in item.fixturenames:
-            assert scope_of(item.nodeid) == CLUSTER_SCOPE, f"{item.nodeid}: let it or its file begin with test_slurm"
             item.add_marker(pytest.mark.slurm)
         if "workloads" in item.path.parts:
             item.add_marker(pytest.mark.train)
@@ -131,17 +131,15 @@ JOBS_RUN = {
     "standin", "pbs", "qsub", "test_run", "test_runs", "test_made_up", "test_rehearsal", "test_packaging", "test_hang",
     "test_debug_rank", "test_mpi", "test_remote", "test_secrets",
 }  # fmt: skip
-CLUSTER_SCOPE = "slurm"
 
 
 def scope_of(nodeid: str) -> str:
     """Return what one process of several runs together, by a test's name, which is all that the scheduler knows.
 
-    The cluster is one for the machine; a file with fixtures of its own makes them once; other tests go where time is.
+    A file with fixtures of its own makes them once, and alice has one home; other tests go where time is.
     """
-    if "test_slurm" in nodeid:
-        return CLUSTER_SCOPE
-    return nodeid.partition("::")[0] if re.search("test_mnist|test_packaging", nodeid) else nodeid
+    own = re.search("test_mnist|test_packaging|test_slurm_remote", nodeid)
+    return nodeid.partition("::")[0] if own else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -171,6 +169,7 @@ def clean(monkeypatch, tmp_path, request):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(SCRATCH / "cache"))
     monkeypatch.setenv("PATH", NO_SCHEDULER)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # several tests share the cores
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -332,7 +331,7 @@ def standin(tmp_path):
         folders.append(tmp_path / (name or f"pbs {len(folders)}"))
         gadi = queues_of(search.load(str(paths.shipped("site_profiles") / "gadi.yaml")).site)
         asked = {"queues": gadi, "hosts": tuple(hosts), "poll": 1, "kill_delay": 1, "answers_one": True, **options}
-        own = rehearsal_pbs.install(folders[-1], Settings(**asked), dead=dead, first_id=107)
+        own = rehearsal_pbs.install(folders[-1], Settings(**asked), dead=dead, first_id=FIRST_ID)
         return Standin(folders[-1], {**os.environ, **own})
 
     yield install
@@ -352,6 +351,9 @@ def pbs(standin):
 
     return submit
 
+
+# The number of a stand-in's first job. Ports follow a job's number: those of tests that run side by side must differ.
+FIRST_ID = 107 + 100 * WORKER
 
 # A command that counts to LIMIT, a step a second, saves each, and leaves with 75 when it is told that the end is near.
 COUNT = """
@@ -408,11 +410,15 @@ print(dist.get_world_size(), trainer.world_size, os.environ["SLURM_NTASKS"], os.
 
 
 def wait_until(condition, seconds: float = 30) -> None:
-    """Wait until `condition()` holds, and fail if it never does."""
+    """Wait until `condition()` holds, asking a third of the time at most, and fail if it never does."""
     end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to pass"
-        time.sleep(0.1)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        asked = time.monotonic()
+        assert asked < end, "it never came to pass"
+        time.sleep(max(0.1, 2 * (asked - began)))
 
 
 CLUSTER = Path(__file__).parent / "slurm_cluster" / "cluster"
@@ -421,7 +427,7 @@ SLURM_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "ip")
 
 @pytest.fixture(scope="session")
 def slurm_cluster():
-    """The settings of a real Slurm of four nodes, up for the whole test run; see slurm_cluster/cluster."""
+    """The settings of a real Slurm of four nodes, one for each process of the tests; see slurm_cluster/cluster."""
     if os.geteuid() != 0:
         pytest.skip("a Slurm cluster in network namespaces needs root")
     sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -429,13 +435,14 @@ def slurm_cluster():
         pytest.skip(
             f"Slurm is not installed: no {', '.join(missing)} (Debian: slurm-wlm slurmdbd mariadb-server munge)"
         )
-    was_up = subprocess.run([CLUSTER, "status"], capture_output=True, check=False).returncode == 0
-    up = subprocess.run([CLUSTER, "up"], capture_output=True, text=True, check=False)
+    own = os.environ | {"TEST_CLUSTER": str(WORKER)}
+    was_up = subprocess.run([CLUSTER, "status"], env=own, capture_output=True, check=False).returncode == 0
+    up = subprocess.run([CLUSTER, "up"], env=own, capture_output=True, text=True, check=False)
     if up.returncode:
         pytest.fail(f"the tests' own Slurm did not start: {up.stderr}", pytrace=False)
     yield up.stdout.strip().partition("=")[2]
     if not was_up:
-        subprocess.run([CLUSTER, "down"], check=True)
+        subprocess.run([CLUSTER, "down"], env=own, check=True)
 
 
 @pytest.fixture
@@ -443,6 +450,7 @@ def slurm(slurm_cluster, work, monkeypatch, tmp_path):
     """A folder with a profile like Jean-Zay's for this cluster, whose commands know no other, and an empty registry."""
     monkeypatch.setenv("PATH", PATH)
     monkeypatch.setenv("SLURM_CONF", slurm_cluster)
+    monkeypatch.setenv("TEST_CLUSTER", str(WORKER))  # for CLUSTER
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HPCLAUNCH_SITE", "jz")
     monkeypatch.setenv("HPCLAUNCH_ACCOUNT", "abc@v100")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from conftest import FIRST_ID
 
 PROMPT = "ready-now> "
 
@@ -87,17 +88,17 @@ def test_a_shell_of_a_pbs_job(qsub, work):
     home_with(PROMPT)
     words = ("-q", "normal", "--nodes", 2, "--tasks-per-node", 1, "-t", "5m")
     shell = Terminal("shell", "--site", "pbs-here", *words, "--env", "COLOUR=dark blue", "--quiet")
-    shell.wait_for("qsub: job 107.gadi-pbs ready")
+    shell.wait_for(f"qsub: job {FIRST_ID}.gadi-pbs ready")
     shell.type('echo "<$COLOUR> <$PBS_ENVIRONMENT> <$(sort -u <"$PBS_NODEFILE" | wc -l)>"; pwd')
     shell.wait_for("<dark blue> <PBS_INTERACTIVE> <2>")
     shell.wait_for(re.escape(str(work)))
     program = """'import os; print(os.environ["RANK"], os.environ["COLOUR"])'"""
     shell.type(f"hpclaunch launch --launcher tasks --tasks-per-node 1 -- {shlex.quote(sys.executable)} -c {program}")
     shell.wait_for("world size 2", 60)
-    shell.type("cat hpclaunch-runs/107.gadi-pbs-1/rank-?.log")
+    shell.type(f"cat hpclaunch-runs/{FIRST_ID}.gadi-pbs-1/rank-?.log")
     shell.wait_for("0 dark blue\r\n1 dark blue")
     shell.type("exit")
-    shell.wait_for("qsub: job 107.gadi-pbs completed")
+    shell.wait_for(f"qsub: job {FIRST_ID}.gadi-pbs completed")
     assert shell.code() == 0
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import COUNT, PBS_PROFILES, call, program, slow, start, state, submit, wait_until
+from conftest import COUNT, FIRST_ID, PBS_PROFILES, call, program, slow, start, state, submit, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not installed")
 
@@ -362,7 +362,7 @@ def test_attempts_on_pbs_are_one_run(there, work, standin):
         for name in server.environment.keys() - os.environ.keys() | {"PATH"}:
             profile.write(f"export {name}='{server.environment[name]}'\n")
     (work / "site_profiles" / "gadi-here.yaml").write_text(PBS_PROFILES["gadi-here"])
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "5"))
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "9"))
     words = (
         *HOST,
         "--site",
@@ -370,17 +370,17 @@ def test_attempts_on_pbs_are_one_run(there, work, standin):
         "--tasks-per-node",
         "1",
         "--max-attempts",
-        "3",
+        "6",
         "-t",
-        "9s",
+        "16s",
         "--warn-before",
-        "5s",
+        "8s",
     )
     job = submit(*words, "--wait", "--", sys.executable, "count.py")
-    assert job.startswith("107.")
+    assert job.startswith(f"{FIRST_ID}.")
     assert state(job)["word"] == "COMPLETED"
     lines = [line for line in call("logs", job).splitlines() if "attempt" not in line]
-    assert lines == [*(f"[0] step {n}" for n in range(1, 6)), "[0] done"]
+    assert lines == [*(f"[0] step {n}" for n in range(1, 10)), "[0] done"]
     assert len((Path(state(job)["folder"]) / "attempts").read_text().split()) >= 1
     waiting = submit(*words, "--", "sleep", "60")
     call("cancel", waiting)

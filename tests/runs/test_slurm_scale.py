@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import call
 
-pytestmark = [pytest.mark.usefixtures("slurm"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("slurm", "plots"), pytest.mark.slow, pytest.mark.timeout(600)]
 # All ranks meet and add up what each has done; the throughput follows Gustafson's law with a serial fraction of 0.2.
 TRAIN = """
 import os, torch, torch.distributed as dist

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, program, start, state, submit, wait_until
+from conftest import FIRST_ID, call, processes_with, program, start, state, submit, wait_until
 from msgspec import structs
 
 from hpclaunch.errors import SchedulerError
@@ -277,7 +277,8 @@ def test_a_refused_attempt_takes_the_others_back(qsub, work, monkeypatch):
     assert registry.newest_first() == []
     program(work / "bin" / "qdel", "echo qdel: cannot connect to server >&2\nexit 111")
     with pytest.raises(
-        SchedulerError, match=r"per-user limit\n109\S+ 110\S+: submitted, and not deleted: qdel: cannot"
+        SchedulerError,
+        match=rf"per-user limit\n{FIRST_ID + 2}\S+ {FIRST_ID + 3}\S+: submitted, and not deleted: qdel: cannot",
     ):
         ScriptExecutor(structs.replace(planned("gadi-no-qsub"), max_attempts=4)).submit_script(
             "#PBS -l ncpus=1 -q normal\ntrue\n"

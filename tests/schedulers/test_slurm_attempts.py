@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import COUNT, call, state, submit, wait_until
+from conftest import COUNT, WORKER, call, state, submit, wait_until
 
 import hpclaunch
 
@@ -150,8 +150,8 @@ def test_a_node_that_is_not_fit_is_excluded_from_the_next_attempt(slurm, launche
     pytest.importorskip("torch")
     words = ("--nodes", "3", "--tasks-per-node", "2", "--max-attempts", "2", "--launcher", launcher, "--preflight")
     own = f"PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; export OMP_NUM_THREADS=1"
-    slow = "tc qdisc {} dev hpc-r6i4n1 root tbf rate 200mbit burst 64kb latency 400ms"
-    cut = "ip -n r6i4n1 route {} blackhole 10.77.0.12/32"
+    slow = f"tc qdisc {{}} dev hpc{WORKER}-r6i4n1 root tbf rate 200mbit burst 64kb latency 400ms"
+    cut = f"ip -n hpc{WORKER}-r6i4n1 route {{}} blackhole 10.77.{WORKER}.12/32"
     for change, why in ((slow, "is slow in an all-reduce with any other"), (cut, "has no all-reduce with node 1")):
         subprocess.run(change.format("add").split(), check=True)
         try:

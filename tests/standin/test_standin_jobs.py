@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, wait_until
+from conftest import FIRST_ID, processes_with, wait_until
 from standin import pbs as rehearsal_pbs
 
 REPORT = """\
@@ -41,12 +41,12 @@ def test_a_job_starts_with_nothing_of_the_submission(standin, monkeypatch, tmp_p
     assert "MINE" not in found
     assert (found["umask"], found["pipe"]) == ("0o77", True)
     assert (found["PBS_JOBID"], found["PBS_JOBNAME"], found["PBS_QUEUE"]) == (
-        "107.gadi-pbs",
+        f"{FIRST_ID}.gadi-pbs",
         "train",
         "gpuvolta-exec",
     )
     assert (found["NCPUS"], found["OMP_NUM_THREADS"], found["PBS_NCPUS"]) == ("48", "48", "96")
-    assert name == str(pbs.folder / "mom_priv" / "jobs" / "107.gadi-pbs.SC")
+    assert name == str(pbs.folder / "mom_priv" / "jobs" / f"{FIRST_ID}.gadi-pbs.SC")
     assert stat.S_IMODE(Path(name).stat().st_mode) == 0o700
 
 
@@ -101,11 +101,11 @@ def test_output_appears_after_the_end(standin, work):
     pbs = standin()
     pbs.submit("echo early; sleep 1.5", "-N", "spooled")
     pbs.submit("echo early; sleep 1.5", "-N", "direct", "-koed")
-    wait_until((work / "direct.o108").exists)
-    wait_until(lambda: (work / "direct.o108").read_text() == "early\n")
-    assert not (work / "spooled.o107").exists()
-    pbs.ended("107.gadi-pbs")
-    assert (work / "spooled.o107").read_text() == "early\n"
+    wait_until((work / f"direct.o{FIRST_ID + 1}").exists)
+    wait_until(lambda: (work / f"direct.o{FIRST_ID + 1}").read_text() == "early\n")
+    assert not (work / f"spooled.o{FIRST_ID}").exists()
+    pbs.ended(f"{FIRST_ID}.gadi-pbs")
+    assert (work / f"spooled.o{FIRST_ID}").read_text() == "early\n"
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_qdel_does_what_it_can(standin):
     assert "Job has finished" in pbs.call("qdel", done, code=35).stderr
     assert "Unknown Job Id" in pbs.call("qdel", "999.gadi-pbs", code=153).stderr
     assert "illegally formed" in pbs.call("qdel", "what", code=1).stderr
-    pbs.call("qdel", "108", code=153)
+    pbs.call("qdel", FIRST_ID + 1, code=153)
     pbs.call("qdel", "999.gadi-pbs", held, code=153)
     assert pbs.job(held)["job_state"] == "F"
 
@@ -240,14 +240,14 @@ def test_arrays(standin):
     """Subjobs have an index and a status of their own; the array's is 0 though one failed, and afterok believes it."""
     pbs = standin()
     array = pbs.submit("echo $PBS_ARRAY_INDEX $PBS_JOBID $PBS_ARRAY_ID; exit $PBS_ARRAY_INDEX", "-J", "0-1", "-N", "a")
-    assert array == "107[].gadi-pbs"
+    assert array == f"{FIRST_ID}[].gadi-pbs"
     after = pbs.submit("true", "-W", f"depend=afterok:{array}")
     parent = pbs.ended(array)
     assert (parent["Exit_status"], parent["substate"]) == (0, 93)
     answer = pbs.call("qstat", "-x", "-t", "-f", "-F", "json", array)
     jobs = json.loads(answer.stdout)["Jobs"]
-    assert [jobs[f"107[{index}].gadi-pbs"]["Exit_status"] for index in (0, 1)] == [0, 1]
-    assert Path("a.o107.1").read_text() == "1 107[1].gadi-pbs 107[].gadi-pbs\n"
+    assert [jobs[f"{FIRST_ID}[{index}].gadi-pbs"]["Exit_status"] for index in (0, 1)] == [0, 1]
+    assert Path(f"a.o{FIRST_ID}.1").read_text() == f"1 {FIRST_ID}[1].gadi-pbs {FIRST_ID}[].gadi-pbs\n"
     assert pbs.ended(after)["Exit_status"] == 0
 
 
@@ -256,7 +256,7 @@ def test_an_array_runs_a_few_at_a_time(standin):
     pbs = standin()
     array = pbs.submit("sleep $((PBS_ARRAY_INDEX * 100))", "-J", "0-2%1")
     states = ["X", "R", "Q"]
-    wait_until(lambda: [pbs.job(f"107[{index}].gadi-pbs")["job_state"] for index in range(3)] == states)
+    wait_until(lambda: [pbs.job(f"{FIRST_ID}[{index}].gadi-pbs")["job_state"] for index in range(3)] == states)
     assert pbs.job(array)["job_state"] == "B"
     pbs.call("qdel", array)
     assert pbs.ended(array)["job_state"] == "F"
@@ -273,5 +273,5 @@ def test_the_first_node_dies(standin, rerunable, status):
     pbs.call("qstat")
     job = pbs.ended(job_id)
     assert job["Exit_status"] == status
-    assert Path("lost.o107").exists() == (status == 0)
+    assert Path(f"lost.o{FIRST_ID}").exists() == (status == 0)
     assert (job["run_count"], job["exec_host"]) == ((2, "127.0.0.2/0*1") if status == 0 else (1, "127.0.0.1/0*1"))

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import processes_with, wait_until
+from conftest import FIRST_ID, processes_with, wait_until
 
 TWO = ["-q", "normal", "-j", "oe", "-N", "t", "-l", "ncpus=96"]
 ENV = """-- /bin/sh -c 'exec python3 -c "import json, os; print(json.dumps(dict(os.environ, cwd=os.getcwd())))"'"""
@@ -134,7 +134,7 @@ def test_qdel_reaches_other_nodes_only_through_a_living_pbsdsh(standin, pbsdsh):
     assert pbs.ended(job_id)["Exit_status"] == 271
     assert Path("warned-0").exists()
     assert Path("warned-1").exists() == (pbsdsh == "pbsdsh")
-    text = Path("t.o107").read_text()
+    text = Path(f"t.o{FIRST_ID}").read_text()
     assert ("ended 1" in text) == (pbsdsh == "pbsdsh")
     assert ("killing task 0x02000001 signal 15" in text) == (pbsdsh == "pbsdsh")
 
@@ -148,4 +148,4 @@ def test_a_dead_node_is_not_noticed(standin):
     assert pbs.job(job_id)["job_state"] == "R"
     pbs.call("qdel", job_id)
     assert pbs.ended(job_id)["Exit_status"] == 271
-    assert "back" not in Path("t.o107").read_text()
+    assert "back" not in Path(f"t.o{FIRST_ID}").read_text()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import FIRST_ID
 from standin.pbs.settings import queues_of
 
 import hpclaunch
@@ -19,10 +20,10 @@ def test_an_id_is_all_that_qsub_prints(standin):
     """The id is printed and nothing else, for a script in a file, on stdin, and on stdin as `-`."""
     pbs = standin()
     Path("train.sh").write_text("true\n")
-    assert pbs.call("qsub", "train.sh").stdout == "107.gadi-pbs\n"
-    assert pbs.call("qsub", stdin="true\n").stdout == "108.gadi-pbs\n"
-    assert pbs.call("qsub", "-", stdin="true\n").stdout == "109.gadi-pbs\n"
-    names = [pbs.job(f"{number}.gadi-pbs")["Job_Name"] for number in (107, 108, 109)]
+    assert pbs.call("qsub", "train.sh").stdout == f"{FIRST_ID}.gadi-pbs\n"
+    assert pbs.call("qsub", stdin="true\n").stdout == f"{FIRST_ID + 1}.gadi-pbs\n"
+    assert pbs.call("qsub", "-", stdin="true\n").stdout == f"{FIRST_ID + 2}.gadi-pbs\n"
+    names = [pbs.job(f"{number}.gadi-pbs")["Job_Name"] for number in range(FIRST_ID, FIRST_ID + 3)]
     assert names == ["train.sh", "STDIN", "STDIN"]
 
 
@@ -121,8 +122,8 @@ def test_an_unknown_resource_makes_the_job_vanish(standin):
     """An id is printed and the exit code is 0, yet the job is unknown."""
     pbs = standin()
     job_id = pbs.submit("true", "-l", "foo=1")
-    assert job_id == "107.gadi-pbs"
-    assert "qstat: Unknown Job Id 107.gadi-pbs" in pbs.call("qstat", "-x", job_id, code=153).stderr
+    assert job_id == f"{FIRST_ID}.gadi-pbs"
+    assert f"qstat: Unknown Job Id {FIRST_ID}.gadi-pbs" in pbs.call("qstat", "-x", job_id, code=153).stderr
     assert pbs.job(pbs.submit("true", "-h", "-l", "foo=1"))["job_state"] == "H"
 
 
@@ -138,7 +139,7 @@ def test_variables_arrive_but_for_their_quotes(standin):
 
 def test_block_returns_the_jobs_status(standin):
     """With -W block=true qsub waits and ends as the job does."""
-    assert standin().call("qsub", "-W", "block=true", stdin="exit 3\n", code=3).stdout == "107.gadi-pbs\n"
+    assert standin().call("qsub", "-W", "block=true", stdin="exit 3\n", code=3).stdout == f"{FIRST_ID}.gadi-pbs\n"
 
 
 def test_output_goes_where_it_was_asked_for(standin, work):
@@ -150,25 +151,25 @@ def test_output_goes_where_it_was_asked_for(standin, work):
     pbs.ended(pbs.submit(say, "-N", "joined", "-j", "oe"))
     pbs.ended(pbs.submit(say, "-j", "oe", "-o", "x.$PBS_JOBID.log"))
     pbs.ended(pbs.submit(say, "-j", "oe", "-o", "logs/"))
-    assert (work / "plain.o107").read_text() == "out\n"
-    assert (work / "plain.e107").read_text() == "err\n"
-    assert stat.S_IMODE((work / "plain.o107").stat().st_mode) == 0o600
-    assert (work / "joined.o108").read_text() == "out\nerr\n"
-    assert not (work / "joined.e108").exists()
+    assert (work / f"plain.o{FIRST_ID}").read_text() == "out\n"
+    assert (work / f"plain.e{FIRST_ID}").read_text() == "err\n"
+    assert stat.S_IMODE((work / f"plain.o{FIRST_ID}").stat().st_mode) == 0o600
+    assert (work / f"joined.o{FIRST_ID + 1}").read_text() == "out\nerr\n"
+    assert not (work / f"joined.e{FIRST_ID + 1}").exists()
     assert (work / "x.$PBS_JOBID.log").exists()
-    assert (work / "logs" / "110.gadi-pbs.OU").exists()
+    assert (work / "logs" / f"{FIRST_ID + 3}.gadi-pbs.OU").exists()
 
 
 def test_without_its_folder_the_output_is_lost(standin, work):
     """A job whose -o has no folder ends well, and its output stays on the node."""
     pbs = standin(poll=0.3)
     assert pbs.ended(pbs.submit("echo lost", "-j", "oe", "-o", "nosuch/x.log"))["Exit_status"] == 0
-    assert (pbs.folder / "undelivered" / "107.gadi-pbs.OU").read_text() == "lost\n"
+    assert (pbs.folder / "undelivered" / f"{FIRST_ID}.gadi-pbs.OU").read_text() == "lost\n"
 
 
 def test_where_jobs_and_arrays_may_not_be_submitted(standin):
     """A site can refuse qsub inside of jobs, and arrays."""
     pbs = standin(refuse_qsub_in_jobs=True, arrays=False)
     pbs.ended(pbs.submit("qsub -N inner </dev/null; echo $?", "-N", "outer", "-j", "oe"))
-    assert re.fullmatch(r"qsub: Bad UID for job execution\n175\n", Path("outer.o107").read_text())
+    assert re.fullmatch(r"qsub: Bad UID for job execution\n175\n", Path(f"outer.o{FIRST_ID}").read_text())
     assert "job arrays are not allowed" in pbs.call("qsub", "-J", "0-3", stdin="true", code=32).stderr
