@@ -74,7 +74,7 @@ def test_launches_side_by_side_have_their_own_sizes_and_ports(shape, monkeypatch
     found: dict[str, list[str]] = {}
     ports = set()
     for path in sorted(Path("hpclaunch-runs").glob("*/*-?.log")):
-        for words, port, said in re.findall("(.*) on (.*): (.*)", path.read_text()):
+        for words, port, said in re.findall("(--.*) on (.*): (.*)", path.read_text()):
             found.setdefault(words, []).append(said)
             ports.add((path.parent.name, port))
     assert found == launches

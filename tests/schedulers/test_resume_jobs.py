@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, slow, state, submit
+from conftest import call, state, submit
 
-PLAIN = Path(__file__).parent / "programs" / "plain.py"
+PLAIN = Path(__file__).parents[1] / "workloads" / "programs" / "plain.py"
 TWO_BY_TWO = ("--nodes", "2", "--tasks-per-node", "2", "--max-attempts", "9")
 
 
@@ -46,12 +46,13 @@ def test_slurm_requeues_once_for_each_save():
         assert "going on in attempt 2 of 9" in next(Path().glob(f"*_{job}.out")).read_text()
 
 
-@pytest.mark.parametrize("launcher", [slow("tasks"), slow("lightning")])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["tasks", "lightning"])
 def test_pbs_goes_on(qsub, launcher):
     """On PBS each attempt is a job of its own, with the same run folder and id."""
     qsub()
-    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:00:40", "--warn-before", "20s")
-    job = submit(*words, "--launcher", launcher, *program(12))
+    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "30s")
+    job = submit(*words, "--launcher", launcher, *program(14))
     call("wait", job, seconds=300)
     if launcher == "tasks":
         check(job)
