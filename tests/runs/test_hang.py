@@ -40,6 +40,10 @@ try:
     import lightning.pytorch as pl
 except ImportError:
     import pytorch_lightning as pl
+try:  # as when process numbers begin anew: the ranks that Lightning starts have lower ones than the first
+    open("/proc/sys/kernel/ns_last_pid", "w").write("400")
+except OSError:
+    pass
 
 def look_for_data():
     time.sleep(1000)
@@ -81,7 +85,7 @@ def deadlocks(work, monkeypatch, tmp_path):
     [
         slow("tasks", "train.py", FOUND),
         slow("torchrun", "train.py", FOUND),
-        slow("lightning", "trainer.py", "trainer.py:27, rank 3 is in look_for_data at trainer.py:10."),
+        slow("lightning", "trainer.py", "trainer.py:31, rank 3 is in look_for_data at trainer.py:14."),
     ],
 )
 def test_a_deadlock_ends_and_why_names_the_rank_that_is_elsewhere(work, launcher, program, found):
