@@ -12,10 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
+# matplotlib lies apart: where torchmetrics finds it, each rank of each test loads it, a fifth of what Lightning takes to start.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,dev]'
-	# Apart: where torchmetrics finds matplotlib, each rank of each test loads it, a fifth of what Lightning takes to start.
 	$(BIN)/pip install --quiet --constraint constraints.txt --target .venv/plot matplotlib
 	@touch $@
 
