@@ -27,7 +27,8 @@ from hpclaunch.cli import main
 from hpclaunch.job.render import Cache
 from hpclaunch.profile import search
 
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))  # this process of the tests
+os.environ["TEST_CLUSTER"] = str(WORKER)  # for slurm_cluster/cluster
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 CACHE = Cache(SCRATCH / "cache" / "hpclaunch")  # of compiled templates: one for all saves time
@@ -435,14 +436,13 @@ def slurm_cluster():
         pytest.skip(
             f"Slurm is not installed: no {', '.join(missing)} (Debian: slurm-wlm slurmdbd mariadb-server munge)"
         )
-    own = os.environ | {"TEST_CLUSTER": str(WORKER)}
-    was_up = subprocess.run([CLUSTER, "status"], env=own, capture_output=True, check=False).returncode == 0
-    up = subprocess.run([CLUSTER, "up"], env=own, capture_output=True, text=True, check=False)
+    was_up = subprocess.run([CLUSTER, "status"], capture_output=True, check=False).returncode == 0
+    up = subprocess.run([CLUSTER, "up"], capture_output=True, text=True, check=False)
     if up.returncode:
         pytest.fail(f"the tests' own Slurm did not start: {up.stderr}", pytrace=False)
     yield up.stdout.strip().partition("=")[2]
     if not was_up:
-        subprocess.run([CLUSTER, "down"], env=own, check=True)
+        subprocess.run([CLUSTER, "down"], check=True)
 
 
 @pytest.fixture
@@ -450,7 +450,6 @@ def slurm(slurm_cluster, work, monkeypatch, tmp_path):
     """A folder with a profile like Jean-Zay's for this cluster, whose commands know no other, and an empty registry."""
     monkeypatch.setenv("PATH", PATH)
     monkeypatch.setenv("SLURM_CONF", slurm_cluster)
-    monkeypatch.setenv("TEST_CLUSTER", str(WORKER))  # for CLUSTER
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HPCLAUNCH_SITE", "jz")
     monkeypatch.setenv("HPCLAUNCH_ACCOUNT", "abc@v100")
