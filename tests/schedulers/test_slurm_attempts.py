@@ -89,6 +89,7 @@ def test_a_dead_node_costs_the_job_its_attempt_only(slurm):
     try:
         subprocess.run([slurm, "kill-node", "r6i4n1"], check=True)
         call("wait", job, seconds=240)
+        assert state(job)["word"] == "COMPLETED"
     finally:
         subprocess.run([slurm, "start-node", "r6i4n1"], check=True)
     assert attempts(job) == 2
@@ -105,6 +106,7 @@ def test_a_preempted_job_saves_and_goes_on(launcher):
     other = submit("--tasks-per-node", "1", "--directive=--nodelist=r6i4n0", "--wait", "--", "sleep", "1")
     assert state(other)["word"] == "COMPLETED"
     call("wait", job, seconds=180)
+    assert state(job)["word"] == "COMPLETED"
     assert re.findall(r"^epoch (\d+): loss", log(job), re.MULTILINE) == [str(epoch) for epoch in range(1, 13)]
     assert attempts(job) == 2
 
@@ -177,6 +179,7 @@ def test_a_node_that_is_not_fit_is_excluded_from_the_next_attempt(slurm, launche
                 lambda output=output: output.exists() and "going on in attempt 2 of 2" in output.read_text(), 120
             )
             call("wait", job, seconds=120)
+            assert state(job)["word"] == "COMPLETED", output.read_text()
         finally:
             subprocess.run(change.format("del").split(), check=True)
         bad, host = (1, "r6i4n1") if change == slow else (2, "r7i3n0")
