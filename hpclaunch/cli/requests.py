@@ -67,9 +67,9 @@ def load_site(name: str) -> search.Profile:
 
 def rendered(plan: Plan) -> tuple[str, list[Path]]:
     """Render the job script; announce the templates that are not shipped, and return them too."""
-    from hpclaunch.job.render import Cache, render
+    from hpclaunch.job.render import render
 
-    script, templates = render(plan, Cache(paths.user_cache()))
+    script, templates = render(plan)
     announce(map(paths.shown, templates))
     return script, templates
 

@@ -18,9 +18,9 @@ from hpclaunch.job.consider import consider
 from hpclaunch.job.directives.read import PREFIX
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.readback import differences
-from hpclaunch.job.render import Cache, render
+from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
-from hpclaunch.paths import WORKLOADS, is_shipped, user_cache
+from hpclaunch.paths import WORKLOADS, is_shipped
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.types import LAUNCHERS
 from hpclaunch.schedulers.walltime import clock, parse
@@ -102,7 +102,7 @@ def _try(profile: Profile, **asked: Any) -> tuple[Plan | None, list[str]]:
 def _misread(plan: Plan, readers: list[list[str]], seen: set[str]) -> Iterator[str]:
     """Yield what shells and the scheduler would read otherwise in a plan's script; each program is `seen` once."""
     try:
-        script, _ = render(plan, Cache(user_cache()))
+        script, _ = render(plan)
     except HpclaunchError as error:
         yield one_line(error)
         return

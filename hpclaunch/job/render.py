@@ -58,13 +58,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return not (isinstance(obj, Scheduler) and callable(value)) and super().is_safe_attribute(obj, attr, value)
 
 
-def render(plan: Plan, cache: Cache | None = None) -> tuple[str, list[Path]]:
+def render(plan: Plan) -> tuple[str, list[Path]]:
     """Return the job script of `plan`, the same bytes for the same plan, and those of its templates not shipped.
 
     Its second line names the profiles and templates that are not shipped: the templates cannot leave it out.
     Raises TemplateError if the template is missing or broken, or asks for something other than what the plan has.
     """
-    script, templates = fill(plan, cache)
+    script, templates = fill(plan)
     if templates:
         from hpclaunch.job.readback import check
 
@@ -75,7 +75,7 @@ def render(plan: Plan, cache: Cache | None = None) -> tuple[str, list[Path]]:
     return script, templates
 
 
-def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[Path]]:
+def fill(plan: Plan, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[Path]]:
     """Return what the templates print for `plan`, and those of them that are not shipped ones.
 
     `kind` makes the environment, for one that sees more than the text. Templates may be anybody's, so it is a sandbox:
@@ -97,7 +97,7 @@ def fill(plan: Plan, cache: Cache | None = None, kind: Callable[..., Sandbox] = 
         loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), shipped, packs]),
         comment_start_string="{##",  # {# would begin in the shell's ${#array[@]}
         comment_end_string="##}",
-        bytecode_cache=cache,
+        bytecode_cache=Cache(paths.user_cache()) if kind is Sandbox else None,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # shell, not HTML; the filter `sh` quotes

@@ -12,7 +12,7 @@ from test_confirm import at_terminal
 
 from hpclaunch import paths
 from hpclaunch.job.consider import make_plan
-from hpclaunch.job.render import Cache, render
+from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import search
 from hpclaunch.runs import snapshot
@@ -220,11 +220,12 @@ def test_a_home_is_no_part_of_the_current_folder(work, monkeypatch):
 
 
 @pytest.mark.parametrize("spoil", ["mode", "link", "owner"])
-def test_compiled_templates_of_others_are_not_loaded(tmp_path, spoil):
+def test_compiled_templates_of_others_are_not_loaded(tmp_path, monkeypatch, spoil):
     """A cache that others can write, that is a link or another user's is neither read nor written."""
     plan = make_plan(search.load("gadi"), make_request({"account": "ab12", "command": ["true"]}))
-    folder = tmp_path / "cache-of-templates"
-    fine = render(plan, Cache(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = paths.user_cache()
+    fine = render(plan)
     assert list(folder.iterdir())
     for file in folder.iterdir():
         file.write_bytes(b"not ours")
@@ -237,7 +238,7 @@ def test_compiled_templates_of_others_are_not_loaded(tmp_path, spoil):
     else:
         folder.rename(tmp_path / "real")
         folder.symlink_to(tmp_path / "real")
-    assert render(plan, Cache(folder)) == fine
+    assert render(plan) == fine
     assert {file.read_bytes() for file in folder.iterdir()} == {b"not ours"}
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import CACHE, SHIPPED
+from conftest import SHIPPED
 
 from hpclaunch.errors import RequestError
 from hpclaunch.job.consider import make_plan
@@ -74,7 +74,7 @@ def test_directives_of_every_partition_are_as_reviewed(request, site):
             plan = make_plan(profile, make_request(asked | {"nodes": 2}))
         except RequestError:  # it has one node
             plan = make_plan(profile, make_request(asked))
-        lines = render(plan, CACHE)[0].splitlines()
+        lines = render(plan)[0].splitlines()
         made += "\n".join([lines[1], *(line for line in lines if re.match("#PBS|#SBATCH|module ", line))]) + "\n\n"
     as_reviewed(made, f"{site}.txt", request)
 

@@ -5,7 +5,6 @@ import re
 import subprocess
 from pathlib import Path
 
-from conftest import CACHE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,7 +146,7 @@ def test_any_request_gives_a_refusal_in_words_or_a_script_with_every_value_quote
     assert plan or refusal
     if plan is None:
         return
-    script, _ = render(plan, CACHE)
+    script, _ = render(plan)
     check_script(script)
     request = plan.request
     modules = [f"module:{module}" for module in plan.modules]
@@ -193,4 +192,4 @@ def test_any_profile_gives_a_mistake_in_words_or_a_script(profile, tmp_path_fact
     plan, refusal = planned({"site": os.fspath(path), "nodes": 2, "command": ["python", "train.py"]})
     assert plan or refusal
     if plan:
-        check_script(render(plan, CACHE)[0])
+        check_script(render(plan)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import CACHE
 
 from hpclaunch.job.consider import consider
 from hpclaunch.job.plan import Plan
@@ -34,7 +33,7 @@ def test_every_shipped_script_asks_for_its_plan(name, partition):
     """Read back, a script of the shipped templates asks for every number of its plan, on one node and on two."""
     for asked in ASKED:
         plan = planned(name, partition=partition, account="ab12", **asked)
-        assert list(differences(plan, render(plan, CACHE)[0])) == []
+        assert list(differences(plan, render(plan)[0])) == []
 
 
 @pytest.mark.parametrize(("name", "partition"), [("gadi", "gpuvolta"), ("jean-zay", "h100"), ("pbs", "workq")])
@@ -42,7 +41,7 @@ def test_a_directive_that_is_missing_is_noticed(name, partition):
     """Whichever directive a script loses, but for its names and output, reading it back tells what is missing."""
     asked = {"qos": "qos_gpu_h100-t4"} if name == "jean-zay" else {"directive": ["-m abe"]}
     plan = planned(name, partition=partition, nodes=2, gpus_per_node=4, account="ab12", mem_gb=100, **asked)
-    script, _ = render(plan, CACHE)
+    script, _ = render(plan)
     lines = [line for line in script.splitlines() if line.startswith(("#PBS", "#SBATCH")) and not line.startswith(IDLE)]
     assert len(lines) >= 5
     for line in lines:

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import CACHE
 
 from hpclaunch.job.consider import consider, make_plan
 from hpclaunch.job.explain import explain
@@ -34,7 +33,7 @@ def directives(site: str, **asked) -> str:
     """Return the directives of a job that is taken, which are read back to the same plan."""
     asked = {"account": ACCOUNT[site], "command": ["python", "t.py"]} | asked
     plan = make_plan(PROFILES[site], make_request(asked))
-    script, _ = render(plan, CACHE)
+    script, _ = render(plan)
     assert [*differences(plan, script)] == []
     return "".join(line + "\n" for line in script.splitlines() if line.startswith(("#PBS", "#SBATCH")))
 
@@ -243,7 +242,7 @@ def test_words_of_a_chunk_have_an_origin():
     """--explain shows the numbers in select and the profile's line of its fixed words."""
     profile = PROFILES["chunks"]
     plan = make_plan(profile, make_request({"account": "Alpha", "nodes": 10, "command": ["true"]}))
-    lines = explain(plan, profile, render(plan, CACHE)[0], {})
+    lines = explain(plan, profile, render(plan)[0], {})
     (select,) = (line for line in lines if "select=" in line.text)
     assert any("chunk.0" in str(origin) or "system=polaris" in str(origin) for origin in select.origins)
 

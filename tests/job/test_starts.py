@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from conftest import CACHE, call, program
+from conftest import call, program
 
 from hpclaunch.errors import ProfileError
 from hpclaunch.job.consider import make_plan
@@ -17,7 +17,7 @@ from hpclaunch.schedulers import scheduler
 
 def script(site: str, **asked: object) -> str:
     """Return the job script of two nodes."""
-    return render(make_plan(search.load(site), make_request({"nodes": 2, "command": ["./train"]} | asked)), CACHE)[0]
+    return render(make_plan(search.load(site), make_request({"nodes": 2, "command": ["./train"]} | asked)))[0]
 
 
 BOUND = 'taskset -cp "${cores[LOCAL_RANK]}"'

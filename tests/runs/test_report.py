@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import CACHE, USES, call, processes_with, program, start, used_by_ranks
+from conftest import USES, call, processes_with, program, start, used_by_ranks
 
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.render import render
@@ -33,7 +33,7 @@ def finished(work, tmp_path, monkeypatch, plots):
     def note(*lines: str, code: int = 0, **values: object) -> Path:
         asked = {"partition": "gpuvolta", "account": "ab12", "walltime": "5h", "command": ["python", "train.py"]}
         plan = make_plan(search.load(str(values.get("site", "gadi"))), make_request(asked | values))
-        run = submit.note(plan.about, plan.hidden(), render(plan, CACHE)[0], ["107.gadi-pbs"])
+        run = submit.note(plan.about, plan.hidden(), render(plan)[0], ["107.gadi-pbs"])
         for node in range(plan.nodes):
             begin = (f"1000000 node gadi-gpu-v100-000{node} 1", f"1000000 start rank {node}", "1000000 0 100")
             end = ("1003600 36000000 62464", f"1003600 end rank {node} {code}")
