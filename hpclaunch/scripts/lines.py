@@ -33,14 +33,17 @@ def syntax_error(text: str) -> tuple[int, str] | None:
 def heredoc_lines(lines: list[str]) -> set[int]:
     """Return the numbers of the lines that are texts of heredocs, their ends included."""
     found: set[int] = set()
+    endless = set()
     for number, line in enumerate(lines, 1):
         if number in found or line.lstrip().startswith("#"):
             continue
         last = number
         for tabs, _, end in _HEREDOC.findall(line):
-            rest = (part.rstrip("\r") for part in lines[last:])
-            at = next((i for i, part in enumerate(rest) if (part.lstrip("\t") if tabs else part) == end), None)
-            if at is not None:
-                found.update(range(last + 1, last + at + 2))
-                last += at + 1
+            rest = [] if (tabs, end) in endless else lines[last:]
+            texts = ((part.lstrip("\t") if tabs else part).rstrip("\r") for part in rest)
+            if (at := next((i for i, text in enumerate(texts, last + 1) if text == end), None)) is None:
+                endless.add((tabs, end))
+            else:
+                found.update(range(last + 1, at + 1))
+                last = at
     return found
