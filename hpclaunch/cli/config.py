@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import talk
@@ -62,7 +63,7 @@ class Config(msgspec.Struct):
 
     def _sections(self, kind: str, name: str | None) -> list[Document]:
         found = [(file, file.find((kind, name))) for file in self.files if name]
-        return [Document(file.path, place[0], file.data[kind][name] or {}) for file, place in found if place]
+        return [structs.replace(file, root=at[0], data=file.data[kind][name] or {}) for file, at in found if at]
 
 
 def read(preset: str | None) -> Config:
@@ -73,7 +74,7 @@ def read(preset: str | None) -> Config:
     files = [Document.read(path) for path in _files()]
     for file in files:
         convert([file], _File)
-    if foreign := [paths.shown(file.path) for file in files if not paths.is_trusted(file.path)]:
+    if foreign := [file.shown for file in files if not paths.is_trusted(file.path)]:
         talk(f"config: {', '.join(foreign)}")
     known = {f"HPCLAUNCH_{name.upper()}" for name in (*Request.__struct_fields__, "path", "preset")}
     for name in os.environ if "HPCLAUNCH_RUN_DIR" not in os.environ else ():  # a job has variables of its own
@@ -98,7 +99,7 @@ def _files() -> Iterator[Path]:
 
 
 def _without(section: Document, keys: Iterable[str]) -> Document:
-    return Document(section.path, section.root, {key: section.data[key] for key in section.data if key not in keys})
+    return structs.replace(section, data={key: section.data[key] for key in section.data if key not in keys})
 
 
 def as_options(values: dict[str, Any]) -> dict[str, Any]:

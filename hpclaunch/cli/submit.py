@@ -262,7 +262,7 @@ def show_remaining(plan: Plan, profile: Profile) -> None:
 
     for layer in profile.layers:
         if "allocation" in layer.data and not paths.is_trusted(layer.path):
-            file, own = quote(paths.shown(layer.path)), paths.shown(paths.user_config() / "site_profiles")
+            file, own = quote(layer.shown), paths.shown(paths.user_config() / "site_profiles")
             talk(f"{file}: allocation.command is not run; if it is yours, move it to {own}")
             return
     if left := budget.remaining(plan):

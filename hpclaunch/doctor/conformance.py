@@ -20,7 +20,7 @@ from hpclaunch.job.plan import Plan
 from hpclaunch.job.readback import differences
 from hpclaunch.job.render import render
 from hpclaunch.job.request import make_request
-from hpclaunch.paths import WORKLOADS, is_shipped
+from hpclaunch.paths import WORKLOADS
 from hpclaunch.profile.search import Profile
 from hpclaunch.profile.types import LAUNCHERS
 from hpclaunch.schedulers.walltime import clock, parse
@@ -80,7 +80,7 @@ def _sources(profile: Profile) -> Result:
                 bare.append(f"{part.value} (line {part.start_mark.line + 1})")
     if not bare:
         return ok("sources", "every block with a number names one")
-    report = problem if is_shipped(layer.path) else warning
+    report = problem if layer.is_shipped else warning
     return report("sources", f"none for {', '.join(bare)}", "name it in a comment: # [tag]")
 
 

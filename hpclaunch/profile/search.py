@@ -28,7 +28,7 @@ class Profile(Struct, frozen=True):
     @property
     def foreign(self) -> list[str]:
         """Name the files that are not shipped ones."""
-        return [paths.shown(layer.path) for layer in self.layers if not paths.is_shipped(layer.path)]
+        return [layer.shown for layer in self.layers if not layer.is_shipped]
 
     def where(self, key: Key) -> str:
         """Return FILE:LINE of `key` or of the nearest key above it, or "" if there is none."""

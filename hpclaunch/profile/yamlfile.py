@@ -14,7 +14,6 @@ import yaml
 
 from hpclaunch import paths
 from hpclaunch.errors import ProfileError, did_you_mean
-from hpclaunch.paths import shown
 
 T = TypeVar("T")
 Key = tuple[str | int, ...]
@@ -73,6 +72,8 @@ class Document(msgspec.Struct, frozen=True):
     path: Path
     root: Any  # the YAML node
     data: dict[str, Any]
+    shown: str  # as messages name it
+    is_shipped: bool
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -95,7 +96,7 @@ class Document(msgspec.Struct, frozen=True):
     def parse(cls, path: Path, text: str) -> Document:
         """Parse `text`, the content of `path`. Raises ProfileError if it is not a YAML mapping."""
         try:
-            if not paths.is_shipped(path):  # a shipped one takes 2 ms of each command
+            if not (shipped := paths.is_shipped(path)):  # a shipped one takes 2 ms of each command
                 _check_size(text)
             loader = _Loader(text)
             root = loader.get_single_node()
@@ -109,12 +110,11 @@ class Document(msgspec.Struct, frozen=True):
         data = {} if data is None else data
         if not isinstance(data, dict):
             raise ProfileError(f"{path}:1: expected keys and values, got a {type(data).__name__}")
-        return cls(path, root, data)
+        return cls(path, root, data, paths.shown(path), shipped)
 
     def find(self, key: Key) -> tuple[yaml.Node, int] | None:
         """Return the node of the value at `key` and the line of its name (from 1), or None if there is none."""
-        node = self.root
-        line = 1
+        node, line = self.root, 1
         for part in key:
             if isinstance(node, yaml.MappingNode):
                 pairs = {name.value: (value, name.start_mark.line + 1) for name, value in node.value}
@@ -177,7 +177,7 @@ def locate(layers: Sequence[Document], key: Key, message: str) -> tuple[int, int
 def place_of(layers: Sequence[Document], key: Key) -> str:
     """Return FILE:LINE of `key` or the nearest key above it in the first layer that has it, or ""."""
     number, line, _, own = _nearest(layers, key)
-    return f"{shown(layers[number].path)}:{line}" if own else ""
+    return f"{layers[number].shown}:{line}" if own else ""
 
 
 def _nearest(layers: Sequence[Document], key: Key) -> tuple[int, int, yaml.Node | None, Key]:
