@@ -21,6 +21,7 @@ from hpclaunch.job.request import quote
 from hpclaunch.schedulers import Scheduler
 
 SUFFIX = ".sh.j2"
+_COMMENTS: Any = {"comment_start_string": "{##", "comment_end_string": "##}"}  # {# is in the shell's ${#array[@]}
 
 
 class Cache(jinja2.FileSystemBytecodeCache):
@@ -95,8 +96,7 @@ def fill(plan: Plan, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[
     )
     environment = kind(
         loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), shipped, packs]),
-        comment_start_string="{##",  # {# would begin in the shell's ${#array[@]}
-        comment_end_string="##}",
+        **_COMMENTS,
         bytecode_cache=Cache(paths.user_cache()) if kind is Sandbox else None,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
@@ -126,8 +126,7 @@ def fill(plan: Plan, kind: Callable[..., Sandbox] = Sandbox) -> tuple[str, list[
 def page(name: str, **values: Any) -> str:
     """Return the HTML that a shipped template makes of these values, which are escaped in it."""
     loader = jinja2.FileSystemLoader(paths.shipped("templates"))
-    options: dict[str, Any] = {"comment_start_string": "{##", "comment_end_string": "##}"}
-    return jinja2.Environment(loader=loader, autoescape=True, **options).get_template(name).render(values)
+    return jinja2.Environment(loader=loader, autoescape=True, **_COMMENTS).get_template(name).render(values)
 
 
 def _check_blocks(tree: jinja2.nodes.Template, file: Path, above: Iterable[jinja2.Template]) -> None:
