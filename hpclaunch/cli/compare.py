@@ -34,9 +34,7 @@ def compare_command(ctx: click.Context, /, gpus: int | None, diff: bool, as_json
     is 0 if the job fits somewhere.
     """
     general = configured(ctx, values)
-    words = general["partition"]
-    if nearer(ctx, "site", "partition"):  # a config file's partition is one of its own site
-        words = ()
+    words = () if nearer(ctx, "site", "partition") else general["partition"]  # a config file's is its own site's
     pairs = [(at or None, name) for at, _, name in (word.rpartition(":") for word in words)]
     sites = dict.fromkeys([*general["site"], *(at for at, _ in pairs if at)]) or [search.site_of_this_host()]
     profiles = {name: load_site(name) for name in sites}

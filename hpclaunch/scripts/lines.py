@@ -32,8 +32,7 @@ def syntax_error(text: str) -> tuple[int, str] | None:
 
 def heredoc_lines(lines: list[str]) -> set[int]:
     """Return the numbers of the lines that are texts of heredocs, their ends included."""
-    found: set[int] = set()
-    endless = set()
+    found, endless = set[int](), set[tuple[str, str]]()
     for number, line in enumerate(lines, 1):
         if number in found or line.lstrip().startswith("#"):
             continue
@@ -41,9 +40,9 @@ def heredoc_lines(lines: list[str]) -> set[int]:
         for tabs, _, end in _HEREDOC.findall(line):
             rest = [] if (tabs, end) in endless else lines[last:]
             texts = ((part.lstrip("\t") if tabs else part).rstrip("\r") for part in rest)
-            if (at := next((i for i, text in enumerate(texts, last + 1) if text == end), None)) is None:
+            at = next((i for i, text in enumerate(texts, last + 1) if text == end), last)
+            if at == last:
                 endless.add((tabs, end))
-            else:
-                found.update(range(last + 1, at + 1))
-                last = at
+            found.update(range(last + 1, at + 1))
+            last = at
     return found
