@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import re
@@ -24,14 +25,12 @@ from standin.pbs.settings import Settings, queues_of
 
 from hpclaunch import paths
 from hpclaunch.cli import main
-from hpclaunch.job.render import Cache
 from hpclaunch.profile import search
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))  # this process of the tests
 os.environ["TEST_CLUSTER"] = str(WORKER)  # for slurm_cluster/cluster
 SCRATCH = Path(tempfile.mkdtemp(prefix="hpclaunch-tests-"))
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
-CACHE = Cache(SCRATCH / "cache" / "hpclaunch")  # of compiled templates: one for all saves time
 
 # Tests of logic stand on frozen copies of the shipped profiles, in sites/, so that a new price or limit changes nothing
 # here; tests of the shipped ones carry the mark `shipped`. A process, as users start it, has the shipped ones always.
@@ -92,7 +91,8 @@ def without_schedulers(path: str) -> str:
     return os.pathsep.join(folders)
 
 
-NO_SCHEDULER = without_schedulers(PATH)
+# The processes of one run share the links: there are thousands.
+NO_SCHEDULER = os.environ["TEST_PATH"] = os.environ.get("TEST_PATH") or without_schedulers(PATH)
 
 
 # Random tests: some examples, or with --hypothesis-profile=many the number that finds what is rare.
@@ -114,6 +114,11 @@ def pytest_collection():
     result = yield
     os.chdir(before)
     return result
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what stays: the tests' modules and thousands of tests."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

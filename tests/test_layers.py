@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,6 @@ LAYERS = (
 
 
 FILES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {path: ast.parse(file.read_text()) for path, file in FILES.items()}
 
 
 def name_of(path: Path) -> str:
@@ -32,7 +32,13 @@ def name_of(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix("__init__").removesuffix(".")
 
 
-MODULES = {name_of(path): tree for path, tree in TREES.items()}
+NAMES = {name_of(path): path for path in FILES}
+
+
+@cache
+def tree_of(path: Path) -> ast.AST:
+    """Return what a file of FILES says."""
+    return ast.parse(FILES[path].read_text())
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -44,11 +50,13 @@ def imported(tree: ast.AST) -> Iterator[str]:
             where = str(node.module).removeprefix("hpclaunch").removeprefix(".")
             for alias in node.names:
                 name = f"{where}.{alias.name}".removeprefix(".")
-                yield name if name in MODULES else where
+                yield name if name in NAMES else where
 
 
-# Not the package's own __init__, which imports its public names on demand.
-IMPORTS = {name: {other for other in imported(tree) if other} for name, tree in MODULES.items() if name}
+@cache
+def imports() -> dict[str, set[str]]:
+    """Return what each module imports: not the package's own __init__, which imports its public names on demand."""
+    return {name: {other for other in imported(tree_of(path)) if other} for name, path in NAMES.items() if name}
 
 
 def layer_of(module: str) -> int | None:
@@ -67,7 +75,7 @@ def test_imports_point_downwards():
     """No module imports from a layer above its own."""
     upwards = {
         (name, other.split(".")[0])
-        for name, others in IMPORTS.items()
+        for name, others in imports().items()
         for other in others
         if None not in (mine := layer_of(name), theirs := layer_of(other)) and theirs < mine
     }
@@ -76,14 +84,14 @@ def test_imports_point_downwards():
 
 def test_workloads_import_nothing_of_the_package():
     """A workload runs where hpclaunch is not installed; it may import the files beside it."""
-    for name, others in IMPORTS.items():
+    for name, others in imports().items():
         if name.startswith("workloads."):
             assert {other.split(".")[0] for other in others} <= {"workloads", "lightning"}, name
 
 
 def test_no_module_imports_itself_by_way_of_others():
     """There is no cycle of imports, those in functions and those for types included."""
-    left = {name: set(others) & IMPORTS.keys() - {name} for name, others in IMPORTS.items()}
+    left = {name: set(others) & imports().keys() - {name} for name, others in imports().items()}
     while free := {name for name, others in left.items() if not others & left.keys()}:
         left = {name: others for name, others in left.items() if name not in free}
     while unused := left.keys() - {other for others in left.values() for other in others}:
@@ -105,8 +113,8 @@ def test_no_file_is_long(path):
 def test_schedulers_are_not_told_apart_by_name():
     """What differs between schedulers is in their folders: nobody else compares with their names."""
     found = set()
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Compare) and path.parts[0] != "schedulers":
                 constants = [one for part in (node.left, *node.comparators) for one in ast.walk(part)]
                 if any(isinstance(one, ast.Constant) and one.value in ("pbs", "slurm", "local") for one in constants):
