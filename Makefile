@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Four at a time, as many wait, three where many train; ARGS='-n 0 -x tests/job' for one process and one folder.
+# Four at a time where many wait, else three; ARGS='-n 0 -x tests/job' for one process and one folder.
 PYTEST := $(BIN)/python -m pytest --numprocesses
 # Common in containers: every process of the tests would compile hpclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,7 +26,7 @@ demo: $(READY) ## train on two emulated nodes, two ranks each; the job ends afte
 WARN = ((HPCLAUNCH_ATTEMPT > 1)) || (until grep -qs "^epoch 3" "$$HPCLAUNCH_RUN_DIR/rank-0.log"; do sleep 0.2; done; kill -USR1 $$$$) &
 
 check: lint ## lint, and the tests that take no time: the inner loop
-	$(PYTEST) $(or $(JOBS),4) -q -m 'not (slow or slurm or train or job)' --ignore '$(CURDIR)/tests/workloads' $(ARGS)
+	$(PYTEST) $(or $(JOBS),3) -q -m 'not (slow or slurm or train or job)' --ignore '$(CURDIR)/tests/workloads' $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) $(or $(JOBS),4) -m 'not slow' $(ARGS)
@@ -38,7 +38,7 @@ lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/shellcheck .ci/run templates/*.sh tests/golden/*.sh
+	@ls .ci/run templates/*.sh tests/golden/*.sh | xargs -n 10 -P 2 $(BIN)/shellcheck
 
 format: $(READY) ## format the code
 	$(BIN)/ruff format
