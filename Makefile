@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Four at a time where many wait, else three; ARGS='-n 0 -x tests/job' for one process and one folder.
+# Six at a time where most wait, else three; ARGS='-n 0 -x tests/job' for one process and one folder.
 PYTEST := $(BIN)/python -m pytest --numprocesses
 # Common in containers: every process of the tests would compile hpclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,7 +29,7 @@ check: lint ## lint, and the tests that take no time: the inner loop
 	$(PYTEST) $(or $(JOBS),3) -q -m 'not (slow or slurm or train or job)' --ignore '$(CURDIR)/tests/workloads' $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
-	$(PYTEST) $(or $(JOBS),4) -m 'not slow' $(ARGS)
+	$(PYTEST) $(or $(JOBS),6) -m 'not slow' $(ARGS)
 
 test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
 	$(PYTEST) $(or $(JOBS),3) --hypothesis-profile many $(ARGS)

@@ -59,7 +59,7 @@ def test_a_failing_rank_gives_its_exit_code(mpi, work):
 
 @pytest.mark.skipif(len(CORES) < 2, reason="one core: nothing can be told apart")
 @pytest.mark.parametrize("launcher", ["tasks", "mpirun", pytest.param("torchrun", marks=pytest.mark.train)])
-@pytest.mark.parametrize("site", ["tiles", "dies"])
+@pytest.mark.parametrize("site", ["tiles", slow("dies")])
 def test_each_rank_has_its_cores(site, launcher):
     """A rank runs on the cores of its list, and its wrapper sees its number."""
     words = "import os; print(*os.sched_getaffinity(0), os.environ.get('ZE_AFFINITY_MASK'))"

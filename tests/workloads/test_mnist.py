@@ -183,6 +183,7 @@ def test_drawn_digits_are_too_hard_for_a_linear_model(mnist: ModuleType) -> None
     assert 0.75 < accuracy < 0.95
 
 
+@pytest.mark.slow
 def test_python_alone_trains_one_process(tmp_path: Path) -> None:
     """`python mnist.py` passes 97 % with no launcher, and leaves nothing behind but Lightning's folder of metrics."""
     here = tmp_path / "here"

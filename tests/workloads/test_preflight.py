@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import program, start
+from conftest import program, slow, start
 
 pytest.importorskip("torch")
 
@@ -41,7 +41,7 @@ def launch(*words: object, code: int = 0, **variables: str) -> str:
     return stdout + stderr
 
 
-@pytest.mark.parametrize("launcher", ["tasks", pytest.param("torchrun", marks=pytest.mark.slow), "lightning"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("lightning")])
 def test_ranks_start_after_the_test(work, broken, launcher):
     """On fit nodes the ranks start, each once, and what was found stands above what rank 0 writes."""
     words = ("--nodes", 2, "--tasks-per-node", 2, "--launcher", launcher, "--preflight")
@@ -54,7 +54,7 @@ def test_ranks_start_after_the_test(work, broken, launcher):
     assert not [*folder.glob("*.unfit")]
 
 
-@pytest.mark.parametrize("launcher", ["tasks", pytest.param("torchrun", marks=pytest.mark.slow), "lightning", "mpirun"])
+@pytest.mark.parametrize("launcher", ["tasks", slow("torchrun"), slow("lightning"), slow("mpirun")])
 def test_a_node_that_is_not_fit_ends_the_job_before_it_begins(work, broken, launcher):
     """The job's output names the node and the reason, no rank starts, and the run folder has a note for the node."""
     words = ("--nodes", 3, "--tasks-per-node", 2, "--launcher", launcher, "--preflight")

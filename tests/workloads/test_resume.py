@@ -70,7 +70,7 @@ STYLES = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", ["with_fabric", slow("with_accelerate"), slow("with_cli"), slow("with_hydra")])
 @pytest.mark.parametrize("kills", [3, slow(20)])
 def test_programs_in_the_style_of_others(style, kills):
     """LightningCLI and Hydra need two lines; Fabric and accelerate keep the contract in their own loop."""
