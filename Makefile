@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Six at a time where most wait, else three; ARGS='-n 0 -x tests/job' for one process and one folder.
+# As many processes as are quickest on two cores: most tests of `test` wait; ARGS='-n 0 -x tests/job' for one process and one folder.
 PYTEST := $(BIN)/python -m pytest --numprocesses
 # Common in containers: every process of the tests would compile hpclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +32,7 @@ test: $(READY) ## run the tests, some on a real Slurm where it is installed
 	$(PYTEST) $(or $(JOBS),6) -m 'not slow' $(ARGS)
 
 test-all: $(READY) ## run every test; HPCLAUNCH_TEST_MNIST=FOLDER adds the training on real MNIST
-	$(PYTEST) $(or $(JOBS),3) --hypothesis-profile many $(ARGS)
+	$(PYTEST) $(or $(JOBS),4) --hypothesis-profile many $(ARGS)
 
 lint: $(READY) ## check format, code, types and every shell script
 	$(BIN)/ruff format --check
