@@ -51,9 +51,9 @@ def test_slurm_requeues_once_for_each_save():
 def test_pbs_goes_on(qsub, launcher):
     """On PBS each attempt is a job of its own, with the same run folder and id."""
     qsub()
-    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:00", "--warn-before", "30s")
-    job = submit(*words, "--launcher", launcher, *program(14))
-    call("wait", job, seconds=300)
+    words = ("--site", "gadi-here", "-q", "normal", *TWO_BY_TWO, "-t", "00:01:30", "--warn-before", "30s")
+    job = submit(*words, "--launcher", launcher, *program(24))
+    call("wait", job, seconds=500)
     if launcher == "tasks":
         check(job)
     assert state(job)["word"] == "COMPLETED"
