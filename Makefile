@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses
 # Common in containers: every process of the tests would compile hpclaunch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all lint format golden docs schema cluster-up cluster-down wheel clean
+.PHONY: help demo check fast test test-all lint format golden docs schema cluster-up cluster-down wheel clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,7 +25,10 @@ demo: $(READY) ## train on two emulated nodes, two ranks each; the job ends afte
 # What Slurm sends before the walltime, here to the first attempt's script once three epochs are done.
 WARN = ((HPCLAUNCH_ATTEMPT > 1)) || (until grep -qs "^epoch 3" "$$HPCLAUNCH_RUN_DIR/rank-0.log"; do sleep 0.2; done; kill -USR1 $$$$) &
 
-check: lint ## lint, and the tests that take no time: the inner loop
+check: $(READY) ## lint, and beside it the tests that take no time: the inner loop
+	@$(MAKE) --no-print-directory --jobs 2 lint fast
+
+fast: $(READY)
 	$(PYTEST) $(or $(JOBS),3) -q -m 'not (slow or slurm or train or job)' --ignore '$(CURDIR)/tests/workloads' $(ARGS)
 
 test: $(READY) ## run the tests, some on a real Slurm where it is installed
