@@ -40,6 +40,7 @@ def test_a_rehearsal_is_one_line_more(cli, work):
     assert result.stdout.splitlines()[-1].split() == ["ok", "rehearsal", "two", "nodes", "trained"]
 
 
+@pytest.mark.job
 def test_what_is_wrong_with_a_profile_is_a_line_and_an_exit_code(cli, work):
     """Setup that is no shell, a wrong price, a partition that no job fits; a missing source is only a warning."""
     (work / "mine.yaml").write_text("""\
@@ -70,6 +71,7 @@ partitions:
     assert "problem  partition never" in cli("site", "test", "./mine.yaml").stdout
 
 
+@pytest.mark.job
 def test_a_template_that_drops_a_directive_is_found(cli, work):
     """What a template of one's own does not ask for is named with the number."""
     (work / "templates").mkdir()

@@ -158,6 +158,7 @@ def test_after_takes_any_job_of_pbs(qsub, work):
     assert process.returncode == 1
 
 
+@pytest.mark.job
 @pytest.mark.parametrize(
     ("rc", "words", "key"),
     [
