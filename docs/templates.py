@@ -46,7 +46,7 @@ BLOCKS = {
     "rendezvous": "Sets MASTER_ADDR and MASTER_PORT.",
     "hosts": "The hosts of the job, one a line, for submitit.",
     "world_size": "The number of ranks, where it is known only in the job.",
-    "until_warned": "A condition in each rank: the walltime is near.",
+    "until_warned": "A condition in each rank: the walltime is near; it sets `warn_at`, the time to be warned at.",
     "after_second": "In each rank, while it waits for that.",
     "on_term_of_launch": "At a TERM after the launch.",
     "launch": "Starts the ranks on all nodes, follows rank 0, waits.",

@@ -364,8 +364,8 @@ FIRST_ID = 107 + 100 * WORKER
 # A command that counts to LIMIT, a step a second, saves each, and leaves with 75 when it is told that the end is near.
 COUNT = """
 import os, signal, sys, time
-told = []
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+warned = []
+signal.signal(signal.SIGUSR1, lambda *_: warned.append(1))
 path = f"{os.environ['HPCLAUNCH_RUN_DIR']}/count-{os.environ['RANK']}"
 n = int(open(path).read()) if os.path.exists(path) else 0
 while n < LIMIT:
@@ -374,7 +374,7 @@ while n < LIMIT:
     print("step", n, flush=True)
     open(path + "~", "w").write(str(n))
     os.replace(path + "~", path)
-    if told:
+    if warned:
         sys.exit(75)
 print("done", flush=True)
 """

@@ -97,9 +97,12 @@ run_rank() { # COMMAND...
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@") &
     local pid=$! warner warned=0 verdict
-    (until (($(date +%s) >= HPCLAUNCH_WARN_AT)); do
+    (until ((warn_at = HPCLAUNCH_WARN_AT, $(date +%s) >= warn_at - 2)); do
         sleep 1
-    done && kill -USR1 "$pid") &
+    done
+    # All ranks at once: those that save as soon as they are warned, in different steps, wait for each other for ever.
+    for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
+    kill -USR1 "$pid") &
     warner=$!
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     wait "$pid"

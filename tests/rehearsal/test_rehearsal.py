@@ -195,13 +195,13 @@ def test_only_some_schedulers_have_a_rehearsal(monkeypatch):
 @pytest.mark.parametrize(("site", "launcher"), [("gadi", "torchrun"), ("jean-zay", "tasks")])
 def test_it_goes_on_past_the_walltime(site, launcher, work):
     """A command of more than two walltimes is warned, saves, and goes on, no step lost or done twice."""
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "22"))
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "30"))
     words = ("-t", "00:00:25", "--warn-before", "15s", "--max-attempts", "12", "--launcher", launcher)
     folder = rehearse(site, *words, "--", "python", "count.py", seconds=400)
     log = (folder / "rank-3.log").read_text().splitlines()
     counted = [line for line in log if not line.startswith("---")]
-    assert counted[:22] == [f"step {n}" for n in range(1, 23)]
-    assert set(counted[22:]) == {"done"}  # once more if another rank was warned just before its own last step
+    assert counted[:30] == [f"step {n}" for n in range(1, 31)]
+    assert set(counted[30:]) == {"done"}  # once more if another rank was warned just before its own last step
     assert [line for line in log if line.startswith("---")][2] == "--- attempt 3 of 12 ---"
 
 

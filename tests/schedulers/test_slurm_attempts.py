@@ -111,6 +111,20 @@ def test_a_preempted_job_saves_and_goes_on(launcher):
     assert attempts(job) == 2
 
 
+def test_all_ranks_are_warned_at_once(work):
+    """Ranks that look for the warning at different moments get it at the same one, or their saves would not match."""
+    pause = "pause() { kill -s $1 $(pgrep -P $PPID | grep -vx $$); } 2>/dev/null; "
+    late = "((RANK)) && sleep 0.3 && pause STOP; sleep 1.2; pause CONT; "
+    ready = "trap 'date +warned:%s%N; exit' USR1; echo ready; while :; do sleep 0.01; done"
+    command = pause + late + ready
+    job = submit("--nodes", "2", "--tasks-per-node", "1", "--max-attempts", "2", "--", "bash", "-c", command)
+    wait_until(lambda: all("ready" in log(job, rank) for rank in (0, 1)), 60)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
+    call("wait", job, seconds=60)
+    first, second = (int(log(job, rank).rpartition("warned:")[2]) / 1e9 for rank in (0, 1))
+    assert abs(second - first) < 0.4
+
+
 LIGHTNING = """
 import os, sys, time, torch, pytorch_lightning as pl
 from torch.utils.data import DataLoader, TensorDataset
@@ -119,7 +133,7 @@ class Model(pl.LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
     def training_step(self, batch, index):
-        time.sleep(2)  # ranks that the warning finds in different steps wait for each other for ever
+        time.sleep(2.5 - time.time() % 2)  # ends between full seconds: warned in different steps, ranks wait for ever
         print("step", self.global_step, flush=True)
         return self.layer(batch[0]).sum()
     def configure_optimizers(self):
