@@ -18,7 +18,7 @@
 # shellcheck disable=SC1090,SC1091,SC2015,SC2016,SC2206,SC2329
 # The run folder, below the folder of submission: a log for each rank, a note of the first failure.
 # Slurm's USR1 comes 120 s before the walltime, or up to a minute earlier; the file's time is when ranks are warned.
-trap 'touch -d "3 seconds" "$HPCLAUNCH_RUN_DIR/warn" && mv "$HPCLAUNCH_RUN_DIR/warn"{,ed}' USR1
+trap 'touch -d "3 seconds" "$HPCLAUNCH_RUN_DIR/new.$$" && mv "$HPCLAUNCH_RUN_DIR/new.$$" "$HPCLAUNCH_RUN_DIR/warned"' USR1
 export HPCLAUNCH_ATTEMPT=$((${SLURM_RESTART_COUNT:-0} + 1))
 if ((HPCLAUNCH_ATTEMPT > 3)); then # a node died, or the job was preempted, in the last one
     echo "hpclaunch: 3 attempts are used up"
@@ -47,7 +47,7 @@ command=(python train.py --epochs 3)
 # ---------- Launch, the same for every job here: nothing to edit ----------
 trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
 IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/} ended=""; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
-trap 'touch -d "3 seconds" "$HPCLAUNCH_RUN_DIR/warn" && mv "$HPCLAUNCH_RUN_DIR/warn"{,ed}' USR1
+trap 'touch -d "3 seconds" "$HPCLAUNCH_RUN_DIR/new.$$" && mv "$HPCLAUNCH_RUN_DIR/new.$$" "$HPCLAUNCH_RUN_DIR/warned"' USR1
 fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
 # Rendezvous: the head node, at a port of this job's own where nothing listens.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

@@ -16,7 +16,7 @@ NAMES = {value.replace("{}", "N") for key, value in vars(run_folder).items() if 
 SITES = {"gadi": ["-A", "ab12"], "jean-zay": ["-A", "abc@v100"], "local": [], "pbs": [], "slurm": []}
 # What follows the run folder in a script; a process's mark in HPCLAUNCH_NODE is no file.
 USED = re.compile(r'(?<!NODE=)(?<!mark=)\$HPCLAUNCH_RUN_DIR"?/((?:\$?\{[^}]*\}|[\w.$*/-])+)')
-NUMBER = re.compile(r"\$\{[^}]*\}|\$\w+|\{\d+\.\.\d+\}|\*|\d+")
+NUMBER = re.compile(r"\$\{[^}]*\}|\$(?:\w+|\$)|\{\d+\.\.\d+\}|\*|\d+")
 
 
 def used(script: str) -> set[str]:
