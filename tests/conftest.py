@@ -361,7 +361,7 @@ def pbs(standin):
 # The number of a stand-in's first job. Ports follow a job's number: those of tests that run side by side must differ.
 FIRST_ID = 107 + 100 * WORKER
 
-# A command that counts to LIMIT, a step a second, saves each, and leaves with 75 when it is told that the end is near.
+# A command that counts to LIMIT, a step a second, saves each, and leaves with 75 when it is warned of the end.
 COUNT = """
 import os, signal, sys, time
 warned = []

@@ -100,7 +100,7 @@ run_rank() { # COMMAND...
     (until ((warn_at = HPCLAUNCH_WARN_AT, $(date +%s) >= warn_at - 2)); do
         sleep 1
     done
-    # All ranks at once: those that save as soon as they are warned, in different steps, wait for each other for ever.
+    # All ranks at once, or those that save in the midst of different steps wait for each other for ever; 4 s at most.
     for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
     kill -USR1 "$pid") &
     warner=$!

@@ -99,11 +99,11 @@ run_rank() { # COMMAND...
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@" {sampler}>&-) &
     local pid=$! warner warned=0 verdict
-    (until warn_at=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned" 2>/dev/null); do
+    (until [[ -e $HPCLAUNCH_RUN_DIR/warned ]] && warn_at=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned"); do
         sleep 1
         ((LOCAL_RANK)) || ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
     done
-    # All ranks at once: those that save as soon as they are warned, in different steps, wait for each other for ever.
+    # All ranks at once, or those that save in the midst of different steps wait for each other for ever; 4 s at most.
     for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
     kill -USR1 "$pid") {sampler}>&- &
     warner=$!
