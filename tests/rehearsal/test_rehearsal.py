@@ -210,7 +210,7 @@ def test_it_goes_on_where_jobs_may_not_submit_jobs(work):
     """At a site with `resubmit: false` all attempts are submitted together here too, and the work gets done."""
     (work / "site_profiles").mkdir()
     (work / "site_profiles" / "chain.yaml").write_text("extends: gadi\ntitle: The tests' own\nresubmit: false\n")
-    (work / "count.py").write_text(COUNT.replace("LIMIT", "12"))
+    (work / "count.py").write_text(COUNT.replace("LIMIT", "9"))
     words = ("-t", "00:00:20", "--warn-before", "12s", "--max-attempts", "3", "--launcher", "tasks")
     folder = rehearse("chain", *words, "--", "python", "count.py", nodes=1, seconds=100)
     log = (folder / "rank-0.log").read_text().splitlines()

@@ -161,7 +161,7 @@ def test_further_attempts_go_on_in_the_same_copy(qsub, work):
     """What the first attempt wrote by a relative path is there."""
     qsub()
     (work / "count.py").write_text(COUNT.replace("LIMIT", "5").replace("{os.environ['HPCLAUNCH_RUN_DIR']}/", ""))
-    words = ("--site", "gadi-here", "-t", "20s", "--warn-before", "16s", "--max-attempts", "3", "--snapshot")
+    words = ("--site", "gadi-here", "-t", "20s", "--warn-before", "16s", "--max-attempts", "9", "--snapshot")
     job = submit(*words, "--tasks-per-node", 1, "--force", "walltime", "--", "python", "count.py")
     call("wait", job, seconds=90)
     log = (RUNS / job / "rank-0.log").read_text()
