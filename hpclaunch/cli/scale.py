@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, text: str) -> list[in
 
 @job_command("scale", epilog="scale -N 1,2,4,8 -t 20m -- python train.py\nscale --json", without="nodes")
 @click.option("--nodes", "-N", metavar="N,N,...", default="", callback=_numbers, help="Submit a job for each of these.")
-@click.option("--weak/--strong", help="Each rank's work is always the same, or that of all ranks.  [default: strong]")
+@click.option("--weak/--strong", default=None, help="Fix the work of each rank, or that of all.  [default: strong]")
 @click.option("--metric", type=pattern, metavar="RE", help="Read samples/s, RE's first group, from rank 0's log.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Run so many at once.  [default: all; on this machine 1]")
 @CONFIRM_ABOVE
@@ -46,13 +46,14 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
     COMMAND, or none for the newest: their jobs that have ended are compared, and drawn in one picture.
     """
     own = {name: values.pop(name) for name in ("weak", "metric", "at_most", "yes", "dry_run", "as_json", "quiet")}
-    words, metric = values["command"], own["metric"].pattern if own["metric"] else ""
+    words, about = values["command"], {"weak": own["weak"], "metric": own["metric"] and own["metric"].pattern}
+    about = {name: value for name, value in about.items() if value is not None}
     if not nodes and any(word.startswith("-") for word in words):  # options may follow the ids
         with ctx.command.make_context("scale", [*words], ctx, allow_interspersed_args=True, default_map=own) as inner:
             ctx.command.invoke(inner)
         return
     if not nodes:
-        _show(words, metric, own["as_json"])
+        _show(words, about, own["as_json"])
         return
     request, profile = planned_request(ctx, values, starts=True)
     plans = [make_plan(profile, structs.replace(request, nodes=number)) for number in nodes]
@@ -70,11 +71,11 @@ def scale_command(ctx: click.Context, /, nodes: list[int], **values: Any) -> Non
         if not own["quiet"]:
             talk(f"all jobs: {whole.price}")
     jobs = Jobs({number: {"nodes": number} for number in nodes}, most)
-    jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": own["weak"], "metric": metric})
+    jobs.group = groups.new("scale", profile.name, jobs.values, about={"weak": False, "metric": ""} | about)
     submit_sweep(Sweep(jobs, whole, plans, scripts), profile, [], ctx.params)
 
 
-def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
+def _show(names: Sequence[str], about: Mapping[str, Any], as_json: bool) -> None:
     """Print what studies measured, and write their table and picture; the newest if none is named."""
     known = [one for one in groups.newest_first() if one.kind == "scale" and any(part.ids for part in one.elements)]
     chosen = [one for name in names for one in known if one.id == name] if names else known[:1]
@@ -82,9 +83,9 @@ def _show(names: Sequence[str], metric: str, as_json: bool) -> None:
         raise HpclaunchError(f"no scaling study {' or '.join(names)}; use: hpclaunch scale --nodes 1,2,4 -- COMMAND")
     studies = []
     for group in chosen:
-        runs = groups.runs([group.id])
-        states, errors = schedulers.states(runs)
-        studies.append(measure.results(group, runs, states, metric or group.about["metric"]))
+        states, errors = schedulers.states(runs := groups.runs([group.id]))
+        group.about |= about
+        studies.append(measure.results(group, runs, states))
         for line in [*(f"{job} left out: {reason}" for job, reason in studies[-1].left_out.items()), *errors]:
             talk(f"warning: {line}")
     if not (studies := [study for study in studies if study.sizes]):

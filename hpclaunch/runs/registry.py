@@ -56,7 +56,8 @@ def encode(value: object, indent: int | None = None) -> bytes:
 
 def newest_first() -> list[Run]:
     """Return the registered runs, the newest first; a file that is not a run's is named on stderr and skipped."""
-    found = {path: read(path) for path in _files()}
+    files = sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
+    found = {path: read(path) for path in files}
     for path in (path for path, run in found.items() if run is None):
         sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))
@@ -70,10 +71,6 @@ def submissions(name: str = "") -> Path:
 def unfinished() -> list[str]:
     """Return the names of the submissions that have not ended."""
     return sorted(path.parent.name for path in submissions().glob(f"*/{SUBMISSION}"))
-
-
-def _files() -> list[Path]:
-    return sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
 
 
 def find(names: Iterable[str], site: str = "") -> list[Run]:

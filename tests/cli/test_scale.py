@@ -71,6 +71,8 @@ def test_a_study_on_this_machine(cli, monkeypatch):
     result = cli("scale", "--metric", "step (2)")
     assert (result.exit_code, "pip install 'hpclaunch[plot]'" in result.stderr) == (0, True)
     assert " 2.0 " in result.stdout and not Path("scaling.png").exists()
+    assert "weak scaling" in result.stdout
+    assert "strong scaling" in cli("scale", "--strong", weak["id"]).stdout
 
 
 def test_all_sizes_are_priced_and_checked_first(cli):

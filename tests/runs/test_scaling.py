@@ -67,9 +67,9 @@ def measured(tmp_path, files: dict[str, str], state: str = "COMPLETED", metric: 
         (tmp_path / name).write_text(text)
     known = {"id": "7", "site": "here", "scheduler": "local", "job_name": "n", "folder": str(tmp_path)}
     run = registry.Run(**known, submitted=0, partition="queue", nodes=2, tasks_per_node=4)
-    about = {"weak": False}
+    about = {"weak": False, "metric": metric}
     group = Group(id="scale-1", kind="scale", site="here", submitted=0, elements=[], about=about)
-    return measure.results(group, [run], {("here", "7"): State(state)}, metric)
+    return measure.results(group, [run], {("here", "7"): State(state)})
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,13 @@ def test_spare_nodes_do_not_count(tmp_path):
     known = {"id": "7", "site": "here", "scheduler": "local", "job_name": "n", "folder": str(tmp_path)}
     run = registry.Run(**known, submitted=0, nodes=3, tasks_per_node=4)
     elements = [Element(2, {"nodes": 2}, ["7"])]
-    group = Group(id="s", kind="scale", site="here", submitted=0, elements=elements, about={"weak": False})
-    (size,) = measure.results(group, [run], {("here", "7"): State("COMPLETED")}, "").sizes
+    group = Group(
+        id="s", kind="scale", site="here", submitted=0, elements=elements, about={"weak": False, "metric": ""}
+    )
+    (size,) = measure.results(group, [run], {("here", "7"): State("COMPLETED")}).sizes
     assert (size.nodes, size.ranks) == (2, 8)
     (tmp_path / "metrics.json").write_text(f'{{"samples/s": {"9" * 400}}}')
-    assert measure.results(group, [run], {("here", "7"): State("COMPLETED")}, "").sizes == []
+    assert measure.results(group, [run], {("here", "7"): State("COMPLETED")}).sizes == []
 
 
 def test_an_expression_reads_the_log(tmp_path):

@@ -23,10 +23,10 @@ _SAMPLES = r"(samples|images)[ _]per[ _]epoch"
 _LOGS = (run_folder.RANK_LOG, run_folder.RANK_ERR, run_folder.NODE_LOG, run_folder.NODE_ERR)  # may have rank 0's
 
 
-def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State], metric: str) -> Scaling:
-    """Return the results of a study; `metric` is an expression for rank 0's log, or "" for its metrics."""
+def results(group: Group, runs: Sequence[Run], states: Mapping[Key, State]) -> Scaling:
+    """Return the results of a study; its `metric` is an expression for rank 0's log, or "" for its metrics."""
     place, date = f"{group.site} {runs[0].partition}", time.strftime("%Y-%m-%d", time.localtime(group.submitted))
-    study = Scaling(id=group.id, place=place, weak=group.about["weak"], date=date)
+    study, metric = Scaling(id=group.id, place=place, weak=group.about["weak"], date=date), group.about["metric"]
     none = f"rank 0's log has no number by {metric!r}" if metric else "no samples/s in its metrics; use --metric"
     numbers = {one.ids[-1]: one.number for one in group.elements if one.ids}
     for run in runs:
