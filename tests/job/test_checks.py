@@ -371,6 +371,7 @@ CASES = [
     ("arrays", G, WARNS, directive("-J 0-3", "-ry"), "may take no arrays", directive("-ry")),
     ("arrays", G, WARNS, directive("-J 0-3", "-r y"), "may take no arrays", directive("-r y")),
     ("arrays", G, REFUSES, directive("-J 0-3"), "rerunnable", directive("-m abe")),
+    ("arrays", J, REFUSES, {"jobs": 2} | directive("--array=0-1"), "leave this directive out", {"jobs": 2}),
     ("arrays", J, REFUSES, DEV | directive("--array=0-10%2"), "11 jobs", DEV | directive("--array=0-9%2")),
     ("signal", G, WARNS, directive("--signal=USR1@60"), "torchrun", directive("-m abe")),
     ("signal", J, WARNS, directive("--signal=B:USR1@60"), "no rank hears it", directive("--signal=USR1@60")),

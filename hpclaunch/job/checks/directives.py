@@ -135,7 +135,7 @@ def output_folders(given: Directives) -> set[str]:
 
 
 def arrays(plan: Plan) -> Iterator[Found]:
-    """Refuse an array where a site takes none, of more jobs than it or the QoS takes, or of PBS jobs without -r y."""
+    """Refuse an array where the site takes none, of too many jobs, in a sweep, or on PBS without -r y."""
     given, site, part, qos = _given(plan), plan.site, plan.partition, plan.qos
     sure = not site.arrays and "arrays" not in site.unconfirmed
     reruns = site.rerunnable or plan.max_attempts > 1 or any(option.value == "y" for option in given.all("r"))
@@ -149,6 +149,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
         rules = [
             (not site.arrays, f"{plan.name} {'takes' if sure else 'may take'} no arrays; submit each job by itself",
              ("arrays",)),
+            (plan.request.jobs > 1, "--array and --sweep make the array; leave this directive out", None),
             *((most and count > most, f"{count} jobs exceed {name}'s limit of {most} {of}; split it", key)
               for name, most, of, key in limits),
             (option.name == "J" and not reruns, "PBS makes arrays of rerunnable jobs only; use "
@@ -157,7 +158,7 @@ def arrays(plan: Plan) -> Iterator[Found]:
         for wrong, text, key in rules[:1] if sure else rules:
             if wrong:
                 yield Found(f"{option.directive}: {text}", key, at=option.line)
-    for name, most, of, key in () if any(given.all("array", "J")) else limits[1:]:
+    for name, most, of, key in limits[1:]:
         if most and plan.request.jobs > most:
             yield Found(f"{plan.request.jobs} jobs exceed {name}'s limit of {most} {of}; split the sweep", key)
 

@@ -201,17 +201,13 @@ def _gpus(asked: Asked, tasks: int) -> int:
         ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
     ):  # fmt: skip
         option = given.last(name)
-        read = given.value(option, _gres if name == "gres" else _models)
+        read = given.value(option, _gres if name == "gres" else lambda text: _gres(f"gpu:{text.replace(',', ',gpu:')}"))
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
         known = read and own.name == name and own.value.replace("{gpus}", str(read[0]))
         if option and read and read[1] and option.value != known:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))
     return found[0] if found else 0 if own.name else asked.partition.gpus_per_node
-
-
-def _models(text: str) -> tuple[int | None, bool]:
-    return _gres(f"gpu:{text.replace(',', ',gpu:')}")
 
 
 def _gres(text: str) -> tuple[int | None, bool]:
