@@ -30,8 +30,13 @@ class _File(click.ParamType[Path]):
 
     name = "path"
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Path:
-        return Path(value)
+    def __init__(self, dash: str = "") -> None:
+        self.dash = dash  # the file that - stands for, if any
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if value == "-" and not self.dash:
+            self.fail("'-' is not stdout here; use the name of a file, or leave it out", param, ctx)
+        return Path(self.dash if value == "-" else value)
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
@@ -39,7 +44,7 @@ class _File(click.ParamType[Path]):
         return [CompletionItem(incomplete, type="file")]
 
 
-FILE = _File()
+FILE, OUTPUT = _File("/dev/stdin"), _File()
 
 
 class _Nodes(click.IntRange):

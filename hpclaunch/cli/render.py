@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hpclaunch.cli.echo import json_option
-from hpclaunch.cli.options import FILE, job_command
+from hpclaunch.cli.options import OUTPUT, job_command
 from hpclaunch.cli.requests import planned_request, quiet_option, summarized
 from hpclaunch.job.consider import make_plan
 
@@ -16,7 +16,7 @@ from hpclaunch.job.consider import make_plan
 @job_command(
     "render", epilog="render -s gadi -N 2 -A ab12 -o job.sh -- python train.py\nrender --explain -- python train.py"
 )
-@click.option("--output", "-o", type=FILE, help="Write the script to this file.")
+@click.option("--output", "-o", type=OUTPUT, help="Write the script to this file.")
 @click.option("--explain", is_flag=True, help="Print the origin of each line of the script.")
 @json_option
 @quiet_option

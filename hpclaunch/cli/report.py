@@ -9,7 +9,7 @@ import click
 
 from hpclaunch.cli.echo import echo, echo_json, echo_table, json_option, talk
 from hpclaunch.cli.help import Command
-from hpclaunch.cli.options import FILE, JOB_IDS
+from hpclaunch.cli.options import JOB_IDS, OUTPUT
 from hpclaunch.cli.requests import load_site
 from hpclaunch.cli.runs import ask
 from hpclaunch.errors import HpclaunchError
@@ -20,7 +20,7 @@ from hpclaunch.schedulers.job import Usage
 
 @click.command("report", cls=Command, epilog="report\nreport 1234567 --html report.html")
 @click.argument("job", required=False, **JOB_IDS)
-@click.option("--html", type=FILE, help="Write a page with plots to this file.")
+@click.option("--html", type=OUTPUT, help="Write a page with plots to this file.")
 @json_option
 def report_command(job: str | None, html: Path | None, as_json: bool) -> None:
     """Show what a job used of what it asked for, and its price.

@@ -8,7 +8,7 @@ import click
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo_json, echo_table, json_option, talk
 from hpclaunch.cli.help import Group
-from hpclaunch.cli.options import FILE, WORKLOADS
+from hpclaunch.cli.options import OUTPUT, WORKLOADS
 from hpclaunch.errors import HpclaunchError, did_you_mean
 from hpclaunch.job.request import quote
 
@@ -35,7 +35,7 @@ def list_command(as_json: bool) -> None:
 
 @workload_group.command("copy", epilog="workload copy mnist train.py\nworkload copy resume")
 @click.argument("name", **WORKLOADS)
-@click.argument("file", type=FILE, required=False)
+@click.argument("file", type=OUTPUT, required=False)
 def copy_command(name: str, file: Path | None) -> None:
     """Copy the workload NAME to FILE, or to NAME.py, with what it imports.
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import start
 
 import hpclaunch
 from hpclaunch import paths
@@ -43,6 +44,20 @@ def test_script_goes_to_a_file(cli, work):
     missing = cli(*RENDER, "-o", "no/job.sh", "--", "true")
     assert missing.exit_code == 1
     assert missing.stderr.endswith("hpclaunch: no/job.sh: No such file or directory\n")
+
+
+def test_a_dash_is_stdin_and_no_file_of_that_name(cli, work):
+    """What is read may come from a pipe; what is written has a name."""
+    for words, text, says in (
+        (("check", "--site", "gadi", "--script", "-"), "#!/bin/bash\n#PBS -q nowhere\n", "nowhere"),
+        (("submit", "-s", "local", "--dry-run", "--sweep-file", "-", "--", "echo", "{lr}"), "lr\n0.5\n", "echo 0.5"),
+    ):
+        process = start(*words, stdin=subprocess.PIPE)
+        assert says in process.communicate(text, timeout=60)[0]
+    for words in ((*RENDER, "-o", "-", "--", "true"), ("report", "--html", "-"), ("workload", "copy", "mnist", "-")):
+        result = cli(*words)
+        assert (result.exit_code, "'-' is not stdout here; use the name of a file" in result.stderr) == (2, True)
+    assert list(work.iterdir()) == []
 
 
 def test_command_needs_no_dashes(cli):
