@@ -179,6 +179,15 @@ def test_stderr_is_in_the_log_and_alone():
     assert call("logs", "--err", "-f", job).splitlines() == ["[\u00d72] err", "[\u00d72] the last word"]
 
 
+@pytest.mark.slow
+def test_a_rank_that_has_ended_says_no_more():
+    """A TERM that comes after the command, as another rank failed too, is in no log."""
+    late = "for n in {1..20}; do pkill -TERM -x sleep -P $PPID; sleep 0.05; done"
+    code = f"echo out; echo err >&2; ({late}) &>/dev/null & exit 3"
+    job = submit("--tasks-per-node", "2", "--wait", "--", "bash", "-c", code, code=3)
+    assert call("logs", job).splitlines() == ["[\u00d72] out", "[\u00d72] err"]
+
+
 def test_a_failing_rank_ends_the_job_with_its_code():
     """One rank exits with 7: within 15 s the job is FAILED with 7, and `why` names rank, host and last line."""
     code = (
