@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hpclaunch.cli.echo import coloured, echo_json, json_option, talk
-from hpclaunch.cli.options import FILE, job_command
+from hpclaunch.cli.options import INPUT, job_command
 from hpclaunch.cli.requests import planned_request
 from hpclaunch.errors import counted, printable
 from hpclaunch.job.checks import Diagnostic
@@ -23,7 +23,7 @@ _NUMBERS = (
 
 
 @job_command("check", epilog="check -s gadi -A ab12 -N 2 -t 48h -- python train.py\ncheck --script old.sh --diff")
-@click.option("--script", type=FILE, help="Check this script, line by line.")
+@click.option("--script", type=INPUT, help="Check this script, line by line.")
 @click.option("--fix", is_flag=True, help="With --script: print it with what is certain fixed.")
 @click.option("--diff", is_flag=True, help="With --script: print what --fix changes.")
 @click.option("--as-request", is_flag=True, help="With --script: print the hpclaunch command for its job.")

@@ -44,7 +44,7 @@ class _File(click.ParamType[Path]):
         return [CompletionItem(incomplete, type="file")]
 
 
-FILE, OUTPUT = _File("/dev/stdin"), _File()
+INPUT, OUTPUT = _File("/dev/stdin"), _File()
 
 
 class _Nodes(click.IntRange):
@@ -186,7 +186,7 @@ def job_command(
     def make(function: Callable[..., None]) -> click.Command:
         command: Any = click.pass_context(function)
         if name != "shell":
-            words: Any = {"nargs": -1, "type": click.UNPROCESSED, "shell_complete": FILE.shell_complete}
+            words: Any = {"nargs": -1, "type": click.UNPROCESSED, "shell_complete": INPUT.shell_complete}
             command = click.argument("command", **words)(command)
         if name in ("render", "submit", "launch"):
             command = click.option("--debug-rank", hidden=True, expose_value=False, callback=_only_run)(command)

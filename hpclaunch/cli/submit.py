@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from hpclaunch import paths
 from hpclaunch.cli.echo import echo, echo_json, json_option, talk
-from hpclaunch.cli.options import CONFIRM_ABOVE, FILE, HOST, JOB_IDS, REMOTE_FOLDER, job_command
+from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, INPUT, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized, typed
 from hpclaunch.cli.sweep import Sweep, planned, take_jobs
 from hpclaunch.errors import HpclaunchError, SchedulerError
@@ -53,11 +53,11 @@ _RESUME = click.option("--resume", metavar="NAME", callback=_resume, expose_valu
 @click.option("--after-any", **_JOBS, help="Start once this job ended, in any way (repeatable).")
 @click.option("--after-failed", **_JOBS, help="Start once this job failed (repeatable).")
 @click.option("--sweep", multiple=True, metavar="NAME=VALUES", help="A job for each of V1,V2 or A..B (repeatable).")
-@click.option("--sweep-file", type=FILE, help="A job for each row of a CSV; the first row has the names.")
+@click.option("--sweep-file", type=INPUT, help="A job for each row of a CSV; the first row has the names.")
 @click.option("--array", metavar="INDICES", help="A job for each of 0-9, 0-9:2 or 1,3,7.")
 @click.option("--at-most", type=click.IntRange(min=1), help="Jobs of the sweep that run at once.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
-@click.option("--script", type=FILE, help="Submit this script as it is, instead of a COMMAND.")
+@click.option("--script", type=INPUT, help="Submit this script as it is, instead of a COMMAND.")
 @json_option
 @HOST
 @REMOTE_FOLDER
