@@ -105,7 +105,7 @@ def as_array(profile: Profile, plan: Plan, jobs: Mapping[int, Plan], at_most: in
     fits = 1 < len(numbers) <= (plan.site.max_array or MOST) and (even or kind.array_lists)
     if not (kind.array_directives and plan.site.arrays and fits) or (kind.resubmits and plan.max_attempts > 1):
         return None  # each attempt would be the whole array again
-    lines = [line.format(text + (f"%{at_most}" if at_most else "")) for line in kind.array_directives]
+    lines = [line.format(text + (f"%{at_most}" if at_most else "")) for line in kind.array_directives]  # replace jobs=
     array = make_plan(profile, structs.replace(plan.request, jobs=1, directive=[*plan.request.directive, *lines]))
     differ = any(one.request != jobs[numbers[0]].request for one in jobs.values())
     return structs.replace(array, request=plan.request, array=dict(jobs) if differ else {})

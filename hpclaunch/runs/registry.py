@@ -56,8 +56,7 @@ def encode(value: object, indent: int | None = None) -> bytes:
 
 def newest_first() -> list[Run]:
     """Return the registered runs, the newest first; a file that is not a run's is named on stderr and skipped."""
-    files = sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)
-    found = {path: read(path) for path in files}
+    found = {path: read(path) for path in sorted((paths.user_state() / "runs").glob("[0-9]*.json"), reverse=True)}
     for path in (path for path, run in found.items() if run is None):
         sys.stderr.write(f"hpclaunch: {quote(str(path))}: not a run's file, skipped\n")
     return list(filter(None, found.values()))

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hpclaunch.errors import did_you_mean
@@ -201,7 +202,7 @@ def _gpus(asked: Asked, tasks: int) -> int:
         ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
     ):  # fmt: skip
         option = given.last(name)
-        read = given.value(option, _gres if name == "gres" else lambda text: _gres(f"gpu:{text.replace(',', ',gpu:')}"))
+        read = given.value(option, _gres if name == "gres" else partial(_gres, prefix="gpu:"))
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
         known = read and own.name == name and own.value.replace("{gpus}", str(read[0]))
@@ -210,12 +211,12 @@ def _gpus(asked: Asked, tasks: int) -> int:
     return found[0] if found else 0 if own.name else asked.partition.gpus_per_node
 
 
-def _gres(text: str) -> tuple[int | None, bool]:
+def _gres(text: str, prefix: str = "") -> tuple[int | None, bool]:
     """Return the GPUs of a node, None if none are named, and whether their model or anything else is."""
-    items = text.split(",")
+    items = [prefix + item for item in text.split(",")]
     known = [found for found in map(_GPU.fullmatch, items) if found]
     if len(known) < sum(item.startswith("gpu") or not item for item in items):
-        raise ValueError(f"{text.removeprefix('gpu:')!r} is not a number of GPUs, like gpu:4")
+        raise ValueError(f"{','.join(items).removeprefix('gpu:')!r} is not a number of GPUs, like gpu:4")
     number = int(known[0]["count"] or 1) if known else None
     return number, len(known) < len(items) or any(found["model"] for found in known)
 
