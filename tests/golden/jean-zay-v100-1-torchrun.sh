@@ -72,7 +72,7 @@ sample() { # PID; in a process of its own
 
 last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
     exec {sampler}>&-
-    for _ in {1..20}; do kill -0 "$sampling" || break; sleep 0.1; done 2>/dev/null # a sleep that a TERM ends is nobody's news
+    for _ in {1..20}; do kill -0 "$sampling" || break; sleep 0.1; done 2>/dev/null # bash names a sleep that a TERM ends
 }
 
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
