@@ -71,7 +71,8 @@ sample() { # PID; in a process of its own
         read -rt "$pause"; code=$? # above 128 after that time, else the pipe is closed
         ((pause = pause < 5 ? 2 * pause : 10)) # a short job has samples too
     done
-    kill -KILL "$reader" # which ignores what this shell ignores
+    # It ignores what this shell ignores. Once it has ended its number can be that of any process: is it still a child of this one?
+    read -r more <"/proc/$reader/stat" && field=(${more##*) }) && ((field[1] == BASHPID)) && kill -KILL "$reader"
 }
 
 last_sample() { # closes the pipe of the sampler and lets it write its last line; to wait for it could be for ever
