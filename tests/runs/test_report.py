@@ -282,6 +282,18 @@ def test_a_run_here_agrees_with_what_its_ranks_used(work, tmp_path):
 
 
 @pytest.mark.job
+@pytest.mark.parametrize(("smi", "killed"), [("while :; do echo 0, 9, 100, 50; sleep 1; done", 1), ("exit 9", 0)])
+def test_only_an_nvidia_smi_that_lives_is_killed(work, tmp_path, smi, killed):
+    """The number of one that has ended is no longer its own when a long job ends."""
+    program(tmp_path / "bin/nvidia-smi", smi)
+    path = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    setup = 'kill() { [[ $1 != -KILL ]] || echo "$2" >>killed; builtin kill "$@"; }; : >killed'
+    with start("run", "--quiet", "--gpus-per-node", 1, "--setup", setup, "--", "sleep", 2, env=path) as process:
+        assert process.wait(60) == 0
+    assert len((work / "killed").read_text().split()) == killed
+
+
+@pytest.mark.job
 def test_a_full_disk_changes_no_exit_code(work):
     """Where nothing can be noted the job runs and ends as ever, and nothing of it is left."""
     script = call("render", "--quiet", "--site", "local", "--nodes", 1, "--", "sh", "-c", "sleep 1; exit 7")
