@@ -102,7 +102,7 @@ def test_a_breakpoint_of_one_rank_takes_commands(terminal, work, launcher, code,
 
 def test_lightning_gives_the_terminal_to_the_process_of_a_node(terminal, work):
     """With the lightning launcher it is the one process that is started on the node, here the second node's."""
-    (work / "train.py").write_text("import os\nprint('node', os.environ['NODE_RANK'], input('name? '))\n")
+    (work / "train.py").write_text("import os\nprint(f\"node {os.environ['NODE_RANK']} {input('name? ')}\")\n")
     words = ("--nodes", "2", "--tasks-per-node", "2", "--launcher", "lightning", "--debug-rank", "2")
     shell = terminal(*words, "--", "sh", "-c", 'test "$NODE_RANK" = 0 || exec "$@"', "sh", sys.executable, "train.py")
     shell.wait_for("name? ")
@@ -114,9 +114,9 @@ def test_lightning_gives_the_terminal_to_the_process_of_a_node(terminal, work):
 def test_ctrl_c_interrupts_the_rank_and_then_the_run(terminal, work):
     """Ctrl-C is a KeyboardInterrupt of the rank that has the terminal, the others are not interrupted."""
     (work / "train.py").write_text(
-        "import os, time\n"
-        "try:\n    print('ready', os.environ['RANK']); time.sleep(60)\n"
-        "except KeyboardInterrupt:\n    print('stopped', os.environ['RANK']); raise SystemExit(9)\n"
+        "import os, time\nrank = os.environ['RANK']\n"
+        "try:\n    print('ready ' + rank); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('stopped ' + rank); raise SystemExit(9)\n"
     )
     shell = terminal(*FOUR, "--debug-rank", "2", "--", sys.executable, "train.py")
     shell.wait_for("ready 2")
