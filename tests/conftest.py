@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -250,6 +250,12 @@ def processes_with(text: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def oldest(processes: Iterable[object]) -> int:
+    """Return the process that was started first, whose number is not the lowest once they begin anew."""
+    words = ["ps", "--sort=start_time", "-o", "pid=", "-p", ",".join(map(str, processes))]
+    return int(subprocess.check_output(words, text=True).split()[0])
 
 
 def program(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import call, processes_with, start, state, submit, wait_until
+from conftest import call, oldest, processes_with, start, state, submit, wait_until
 from standin import pbs
 
 GADI = ("--site", "gadi-here", "-q", "normal", "--cpus-per-task", "1", "--launcher", "tasks")
@@ -148,8 +148,7 @@ STAYS = (
 
 def kill_script(folder: Path) -> None:
     """Kill the job script as the kernel does where memory runs out."""
-    running = [int(path.name) for path in Path("/proc").glob("[0-9]*") if runs_script(path, folder)]
-    os.kill(min(running), signal.SIGKILL)
+    os.kill(oldest(path.name for path in Path("/proc").glob("[0-9]*") if runs_script(path, folder)), signal.SIGKILL)
 
 
 def runs_script(process: Path, folder: Path) -> bool:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import WORKER, call, program, slow, submit, wait_until
+from conftest import WORKER, call, oldest, program, slow, submit, wait_until
 from test_staging import PROGRAM
 
 from hpclaunch.job import staging
@@ -113,7 +113,7 @@ def test_the_next_attempt_finds_what_is_there(work, disk):
 
 def test_a_full_disk_ends_the_job_with_a_sentence(work, disk):
     """The job's end names the node and the file."""
-    slurmd = subprocess.check_output(["ip", "netns", "pids", f"hpc{WORKER}-r6i4n0"], text=True).split()[0]
+    slurmd = oldest(subprocess.check_output(["ip", "netns", "pids", f"hpc{WORKER}-r6i4n0"], text=True).split())
     on_node = ["nsenter", f"--mount=/proc/{slurmd}/ns/mnt"]
     subprocess.run([*on_node, "mount", "-t", "tmpfs", "-o", "size=1M", "full", disk], check=True)
     try:
