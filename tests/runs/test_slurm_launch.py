@@ -86,11 +86,12 @@ def test_launches_from_two_nodes_have_ports_of_their_own(monkeypatch):
     """Launches from two nodes of one allocation, in folders of their own, meet at different ports of the first node."""
     monkeypatch.setenv("HPCLAUNCH_SITE", "slurm")
     launch = shlex.join([*LAUNCH, "--nodes", "1", "--", "bash", "-c", "echo $MASTER_ADDR $MASTER_PORT"])
-    salloc(f"srun --ntasks=2 bash -c 'mkdir $SLURM_PROCID && cd $SLURM_PROCID && exec \"$@\"' in {launch}")
+    apart = f"srun --ntasks=2 bash -c 'mkdir $SLURM_PROCID && cd $SLURM_PROCID && exec \"$@\"' in {launch}"
+    salloc(apart, "--nodelist=r6i4n[0-1]")
     said = [path.read_text().split() for path in Path().glob("?/hpclaunch-runs/*/rank-0.log")]
-    (host, first), (same, second) = said
-    assert host == same
-    assert abs(int(first) - int(second)) > 1  # the next would be by a lock, which two real nodes do not share
+    assert [host for host, _ in said] == ["r6i4n0", "r6i4n0"]
+    first, second = (int(port) for _, port in said)
+    assert abs(first - second) > 1  # the next would be by a lock, which two real nodes do not share
 
 
 @pytest.mark.slow
