@@ -214,24 +214,24 @@ def cli():
     return call
 
 
-def start(*words: object, **options) -> subprocess.Popen[str]:
-    """Start the real command line as a process of its own."""
-    command = [sys.executable, "-m", "hpclaunch", *map(str, words)]
+def start(*words: object, under: Iterable[str] = (), **options) -> subprocess.Popen[str]:
+    """Start the real command line as a process of its own, under a program that runs another."""
+    command = [*under, sys.executable, "-m", "hpclaunch", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, **(pipes | options))
 
 
-def call(*words: object, code: int = 0, seconds: float = 60) -> str:
+def call(*words: object, code: int = 0, seconds: float = 60, under: Iterable[str] = ()) -> str:
     """Call the real command line, expect the exit code, return what it prints."""
-    process = start(*words)
+    process = start(*words, under=under)
     stdout, stderr = process.communicate(timeout=seconds)
     assert process.returncode == code, stdout + stderr
     return stdout
 
 
-def submit(*words: object, code: int = 0, seconds: float = 120) -> str:
+def submit(*words: object, code: int = 0, seconds: float = 120, under: Iterable[str] = ()) -> str:
     """Submit, expect the exit code, return the job's id."""
-    return call("submit", "--quiet", *words, code=code, seconds=seconds).strip()
+    return call("submit", "--quiet", *words, code=code, seconds=seconds, under=under).strip()
 
 
 def state(job: str) -> dict:
