@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -186,6 +187,55 @@ def test_a_rank_that_has_ended_says_no_more():
     code = f"echo out; echo err >&2; ({late}) &>/dev/null & exit 3"
     job = submit("--tasks-per-node", "2", "--wait", "--", "bash", "-c", code, code=3)
     assert call("logs", job).splitlines() == ["[\u00d72] out", "[\u00d72] err"]
+
+
+def shells_of(job: str) -> list[int]:
+    """Find the processes that slurmstepd itself started for a job's ranks."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables, parent = (folder / "environ").read_bytes(), (folder / "stat").read_text().split(") ")[1].split()[1]
+            above = Path("/proc", parent, "comm").read_text()
+        except OSError:
+            continue
+        if above == "slurmstepd\n" and f"\0SLURM_JOB_ID={job}\0".encode() in variables and b"\0SLURM_STEP_ID=0\0" in variables:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["tasks", "torchrun"])
+@pytest.mark.parametrize("more", [(), ("--max-attempts", "2")])
+def test_a_signal_reaches_the_command_once_whomever_slurm_signals(launcher, more):
+    """With proctrack/cgroup Slurm signals only the process that it started, with other plugins every one."""
+    code = """
+import signal, time
+for number in signal.SIGUSR2, signal.SIGTERM:
+    signal.signal(number, lambda number, _: print(signal.Signals(number).name, flush=True))
+print("here", flush=True)
+while True:
+    time.sleep(1)
+"""
+    words = (*TWO_BY_TWO, "--launcher", launcher, *more)
+    job = submit(*words, "--", sys.executable, "-c", code)
+    log = Path("hpclaunch-runs", job, "rank-3.log")
+    wait_until(lambda: log.exists() and "here" in log.read_text())
+    number = signal.SIGTERM if launcher == "torchrun" else signal.SIGUSR2
+    said = f"{number.name}\n"
+    shells = shells_of(job)
+    assert len(shells) == (2 if launcher == "torchrun" else 4)
+    for shell in shells:
+        os.kill(shell, number)
+    wait_until(lambda: said in log.read_text())
+    time.sleep(1)
+    assert log.read_text().count(said) == 1
+    if launcher == "tasks":
+        subprocess.run(["scancel", f"--signal={number.name[3:]}", f"{job}.0"], check=True)
+        wait_until(lambda: log.read_text().count(said) > 1)
+        time.sleep(1)
+        assert log.read_text().count(said) == 2
+    subprocess.run(["scancel", "--signal=KILL", job], check=True)
+    wait_until(lambda: shells_of(job) == [])
 
 
 def test_a_failing_rank_ends_the_job_with_its_code():
