@@ -222,6 +222,21 @@ def test_without_history_the_end_is_known_all_the_same(qsub):
     assert state(job)["word"] == "FAILED"
 
 
+@pytest.mark.slow
+def test_without_history_live_jobs_are_followed_and_cancelled(qsub):
+    """Such a server refuses every `qstat -x`: what waits and runs is seen all the same, and what was cancelled."""
+    qsub(history=False)
+    runs = submit(*GADI, "--", "sleep", "100")
+    waits = submit(*GADI, "--after-any", runs, "--", "true")
+    wait_until(lambda: state(runs)["word"] == "RUNNING")
+    assert (state(waits)["word"], state(waits)["reason"]) == ("PENDING", "Dependency")
+    call("cancel", waits)
+    assert state(waits)["word"] == "CANCELLED"
+    call("cancel", runs)
+    call("wait", runs, code=143)
+    assert state(runs)["word"] == "CANCELLED"
+
+
 def planned(name: str, **options: object) -> Plan:
     request = make_request({"site": name, "partition": "normal", "cpus_per_task": 1, "command": ["true"], **options})
     return make_plan(search.load(name), request)

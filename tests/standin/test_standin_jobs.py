@@ -213,11 +213,16 @@ def test_qstat_of_the_waiting(standin):
 
 
 def test_without_history_a_finished_job_is_unknown(standin):
-    """If the server has no history, a job is unknown after its end, and nothing can depend on it."""
+    """If the server has no history, qstat -x shows not even a job that lives, and none is known after its end."""
     pbs = standin(history=False)
-    job_id = pbs.submit("true")
+    job_id = pbs.submit("until [ -e $PBS_O_WORKDIR/end ]; do sleep 0.1; done")
+    refused = pbs.call("qstat", "-x", "-f", "-F", "json", job_id)
+    assert refused.stderr == f"qstat: PBS is not configured to maintain job history {job_id}\n"
+    assert "Jobs" not in json.loads(refused.stdout)
+    pbs.call("qstat", job_id)
+    Path("end").touch()
     wait_until((pbs.folder / "history" / f"{job_id}.json").exists)
-    pbs.call("qstat", "-x", job_id, code=153)
+    pbs.call("qstat", job_id, code=153)
 
 
 def test_dependencies(standin):

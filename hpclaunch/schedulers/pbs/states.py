@@ -57,7 +57,8 @@ KILLED = {
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
-USAGE, FINISHED, UNKNOWN_ID = 2, 35, 153  # exit codes of qstat and qdel; the last two if that is so of one of the ids
+# Exit codes of qstat and qdel: wrong options, one of the ids has finished, there is no history, one of the ids is unknown.
+USAGE, FINISHED, NO_HISTORY, UNKNOWN_ID = 2, 35, 36, 153
 
 
 def states(jobs: Sequence[Job]) -> dict[str, State]:
@@ -95,13 +96,17 @@ def _jobs(ids: Sequence[str], needed: Container[str], subjobs: bool) -> tuple[di
 
     One of `needed` that is absent from an answer about several is asked for again: newer versions answer for the
     first only (https://github.com/openpbs/openpbs/issues/2672), unless called with -E, which older ones may not have.
+    A server without a history refuses -x, whatever the job's state (PBSE_JOBHISTNOTSET in OpenPBS's req_stat.c).
     An answer that cannot be read, as a variable's value may break its JSON, is asked for again by halves.
     """
-    several, fine = len(ids) > 1, (0, FINISHED, UNKNOWN_ID)
-    words = ["qstat", "-x", *(["-t"] if subjobs else []), "-f", "-F", "json"]
-    answer = call([*words, *(["-E"] if several else []), *ids], fine=(*fine, USAGE), seconds=STATE_SECONDS)
-    if answer.returncode == USAGE:
-        answer = call([*words, *ids], fine=fine, seconds=STATE_SECONDS)
+    several, refused = len(ids) > 1, "?"
+    options = ["-x", *(["-t"] if subjobs else []), "-f", "-F", "json", *(["-E"] if several else [])]
+    while refused:
+        fine = (0, FINISHED, NO_HISTORY, UNKNOWN_ID, *([USAGE] if "-E" in options else []))
+        answer = call(["qstat", *options, *ids], fine=fine, seconds=STATE_SECONDS)
+        unset = "-x" in options and "not configured to maintain job history" in answer.stderr
+        refused = "-E" if answer.returncode == USAGE else "-x" if unset else ""
+        options = [option for option in options if option != refused]
     jobs: dict[str, Any] = {}
     size = len(ids) // 2
     with suppress(ValueError, AttributeError, TypeError):
@@ -146,6 +151,8 @@ def _goes_on(run: Job, attempt: int) -> bool:
 
 def _gone(run: Job, code: int | None) -> State:
     """Return the state of a run that qstat does not know, from what is in its folder."""
+    if run.cancelled and code in (None, 143):
+        return State(CANCELLED, "", code)
     if code is not None:
         return State(FAILED if code else COMPLETED, "", code)
     if not run.path.is_dir():

@@ -40,6 +40,11 @@ def main() -> int:
     if server.settings.answers_one and "-E" not in options and options.get("-F") == "json":
         ids = ids[:1]
     history, code, found = "-x" in options or "-H" in options, 0, []
+    if history and not server.settings.history:  # of jobs that live too; OpenPBS: req_stat_job, and the end of qstat.c
+        print(f"qstat: PBS is not configured to maintain job history {' '.join(ids)}".rstrip(), file=sys.stderr)
+        if "json" in options.values():
+            print(_document(server, []))
+        return 0
     for job_id in ids:
         try:
             found += _named(server, job_id, history, "-t" in options)
