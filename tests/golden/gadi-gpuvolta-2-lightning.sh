@@ -97,7 +97,7 @@ launched=1; trap 'fail 143 - "the job, ended by PBS (qdel or walltime)"' TERM
 run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$1.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1
-    local pid pids=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    local pid pids=() over=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
     set -m
     run_rank "${command[@]}" & pids+=($!)
@@ -112,7 +112,8 @@ run_node() { # NODE_RANK
         mv -T "$state.$beat" "$state.$((++beat))" || mv "$state".* "$state.$beat" # the head reads all names at once
         sleep 1 {guard}>&- {sampler}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
-        for pid in "${pids[@]}"; do { kill -0 "$pid" 2>/dev/null && alive=1; } || wait "$pid" || verdict=$?; done
+        # Each is waited for once: bash forgets the exit codes of long ago, and another process may get the number.
+        for pid in "${pids[@]}"; do [[ ${over[pid]} ]] || { kill -0 "$pid" 2>/dev/null && alive=1; } || { wait "$pid" && over[pid]=1; } || verdict=$?; done
     done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK" # before others fail of the TERM
     # TERM, 6 s to save, KILL by the guard. torchrun may end before its ranks, these before their shells.
@@ -140,6 +141,7 @@ done
 code=0 round=0 deadline=0
 while ((deadline == 0 || round < deadline)); do
     over=0
+    for node in "${!shells[@]}"; do kill -0 "${shells[node]}" || unset "shells[node]"; done 2>/dev/null # its number may become another's
     for file in "$HPCLAUNCH_RUN_DIR"/node-*.heartbeat.*; do
         beat=${file##*.} node=${file##*/node-} && node=${node%%.*}
         [[ ${beats[node]} == "$beat" ]] || beats[node]=$beat heard[node]=$round

@@ -108,7 +108,12 @@ run_rank() { # COMMAND...
     for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
     kill -USR1 "$pid") {sampler}>&- &
     warner=$!
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local asleep one
+    sleep infinity {sampler}>&- & asleep=$!; disown
+    for one in INT TERM USR1 USR2; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    kill "$asleep" 2>/dev/null
     wait "$pid"
     code=$? verdict=$code
     kill "$warner" 2>/dev/null || warned=1
@@ -162,7 +167,7 @@ if [[ -z $ended && -e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_RUN_DIR/failed
         echo "hpclaunch: the walltime is near, going on in attempt $((HPCLAUNCH_ATTEMPT + 1)) of 3"
         warned=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned" 2>/dev/null || date +%s)
         if insist $((warned + 120)) scontrol requeue "$run"; then
-            sleep 60 # Slurm ends this script
+            sleep 60 & wait $! # Slurm ends this script
             exit 75
         fi
         give_up "scontrol requeue $run"

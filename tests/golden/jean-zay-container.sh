@@ -150,7 +150,15 @@ run_rank() { # COMMAND...
     stage_in || return
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (in_container "$@" {sampler}>&- {staging}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
+    (in_container "$@" {sampler}>&- {staging}>&-) <&0 &
+    local pid=$!
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local asleep one
+    sleep infinity {sampler}>&- {staging}>&- & asleep=$!; disown
+    for one in INT TERM USR1 USR2; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    kill "$asleep" 2>/dev/null
+    wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     last_sample
     return "$code"
@@ -167,7 +175,7 @@ srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=10 \
 while kill -0 "$job" 2>/dev/null; do wait "$job"; done # a signal ends a wait
 wait "$job"; code=$?
 # Ranks that Slurm killed, as another had failed, brought nothing back.
-((code == 0)) || [[ $ended ]] || srun --overlap --nodes=2 --ntasks-per-node=1 --export=ALL \
+((code == 0)) || [[ $ended ]] || srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --export=ALL \
     bash -c 'export NODE_RANK=$SLURM_NODEID; local_disk && stage_out now' >>"$HPCLAUNCH_RUN_DIR/stage-out.log" 2>&1
 wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look
 

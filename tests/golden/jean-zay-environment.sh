@@ -97,7 +97,15 @@ run_rank() { # COMMAND...
     local sampling=$!
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@" {sampler}>&-) || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
+    (exec "$@" {sampler}>&-) <&0 &
+    local pid=$!
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local asleep one
+    sleep infinity {sampler}>&- & asleep=$!; disown
+    for one in INT TERM USR1 USR2; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    kill "$asleep" 2>/dev/null
+    wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     last_sample
     return "$code"

@@ -87,21 +87,37 @@ run_rank() { # COMMAND...
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
+    (exec "$@") <&0 &
+    local pid=$!
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local asleep one
+    sleep infinity & asleep=$!; disown
+    for one in INT TERM USR1 USR2; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    kill "$asleep" 2>/dev/null
+    wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     return "$code"
 }
 
 # The agent of one node; it starts the node's ranks.
 run_torchrun() { # COMMAND...
-    trap : TERM
+    trap : INT TERM
     export NODE_RANK=$SLURM_NODEID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$SLURM_NODEID.usage
     exec {sampler}> >(sample "$$")
     local sampling=$!
     python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 \
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
-        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&-
+        >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&- &
+    local pid=$!
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local asleep one
+    sleep infinity {sampler}>&- & asleep=$!; disown
+    for one in INT TERM; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    kill "$asleep" 2>/dev/null
+    wait "$pid"
     local code=$?
     last_sample
     ((code)) || return 0

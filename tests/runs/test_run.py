@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from conftest import processes_with, slow, start, wait_until
+from conftest import processes_with, program, slow, start, wait_until
 
 CONTRACT = ("MASTER_ADDR", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 REPORT = (
@@ -311,3 +311,14 @@ def test_logs_of_many_ranks_lie_in_a_folder_for_each_node(work, cli, monkeypatch
     assert {f"[{rank}] hi {rank}" for rank in (0, 1, 3)} < set(shown.splitlines())
     found = {str(path.relative_to(run_folder(work))) for path in run_folder(work).glob("*/*")}
     assert found == {"node-0/rank-0.log", "node-0/rank-1.log", "node-1/rank-3.log"}
+
+
+@pytest.mark.slow
+def test_a_rank_that_ended_long_ago_has_ended_well(work):
+    """Bash remembers the exit codes of a limited number of processes; many end while one rank outlives the other."""
+    program(work / "bin" / "sleep", 'exec /usr/bin/sleep "$(echo "$1" | sed s/^1$/0.02/)"')  # many rounds in little time
+    command = "[ $RANK = 0 ] || /usr/bin/sleep 20"
+    quick = {"PATH": f"{work}/bin:{os.environ['PATH']}"}
+    few = ["bash", "-c", 'ulimit -Su 300 && exec "$@"', "bash"]  # of them bash remembers no more than this
+    result = run("--tasks-per-node", 2, "--", "sh", "-c", command, env=os.environ | quick, under=few)
+    assert result.returncode == 0, result.stdout + result.stderr
