@@ -103,11 +103,15 @@ def main() -> None:
 
 def command_line() -> None:
     """Run the command and exit at once: taking the interpreter apart costs a tenth of a short command's time."""
+    for number, name in (1, "stdout"), (2, "stderr"):
+        if getattr(sys, name) is None:  # `>&-`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w"))
     try:
         main(prog_name="hpclaunch")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else bool(end.code)
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # either may be closed
+        for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except BrokenPipeError:

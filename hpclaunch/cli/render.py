@@ -10,6 +10,7 @@ import click
 from hpclaunch.cli.echo import json_option
 from hpclaunch.cli.options import OUTPUT, job_command
 from hpclaunch.cli.requests import planned_request, quiet_option, summarized
+from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 
 
@@ -29,6 +30,10 @@ def render_command(
     """
     if as_json and not explain:
         raise click.UsageError("--json goes with --explain: the script itself is text")
+    if output and output.is_file() and output.stat().st_size and b"Made by hpclaunch" not in output.read_bytes()[:2000]:
+        raise HpclaunchError(
+            f"{output} exists and is not a script of hpclaunch's; use another name, or remove it first"
+        )
 
     request, profile = planned_request(ctx, values)
     plan = make_plan(profile, request)

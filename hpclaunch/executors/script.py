@@ -16,7 +16,7 @@ from submitit.core import core, utils
 
 from hpclaunch.executors import parameters
 from hpclaunch.executors.job import ScriptJob
-from hpclaunch.runs.submit import hand_over, note
+from hpclaunch.runs.submit import hand_over, note, uninterrupted
 from hpclaunch.schedulers.run_folder import RUNS
 
 if TYPE_CHECKING:  # submitit's worker imports this module in every rank
@@ -64,10 +64,11 @@ class ScriptExecutor(core.Executor):
 
         `submitted` gets the id at once, before anything else can fail.
         """
-        ids = hand_over(self.plan, script, after, name)
-        if submitted:
-            submitted(ids[0])
-        return self._made(self.plan, script, ids)
+        with uninterrupted():
+            ids = hand_over(self.plan, script, after, name)
+            if submitted:
+                submitted(ids[0])
+            return self._made(self.plan, script, ids)
 
     def _made(self, plan: Plan, script: str, ids: Sequence[str]) -> ScriptJob:
         """Return the job of these ids, the first attempt's in front, which was just submitted."""
@@ -88,11 +89,12 @@ class ScriptExecutor(core.Executor):
         for delayed, pickle in zip(delayed_submissions, pickles, strict=True):
             delayed.set_timeout(minutes, self.max_num_timeout)
             delayed.dump(pickle)
-        ids = hand_over(structs.replace(plan, max_attempts=1), script)
         jobs: list[core.Job[Any]] = []
-        for job_id, pickle in zip(kind.array_ids(ids[0], range(count)) if count > 1 else ids, pickles, strict=True):
-            jobs.append(self._made(plan, script, [job_id]))
-            jobs[-1].paths.move_temporary_file(pickle, "submitted_pickle")
+        with uninterrupted():
+            ids = hand_over(structs.replace(plan, max_attempts=1), script)
+            for job_id, pickle in zip(kind.array_ids(ids[0], range(count)) if count > 1 else ids, pickles, strict=True):
+                jobs.append(self._made(plan, script, [job_id]))
+                jobs[-1].paths.move_temporary_file(pickle, "submitted_pickle")
         return jobs
 
     def _worker_plan(self, function: Callable[..., Any], count: int = 1) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,10 @@ import msgspec
 from msgspec import structs
 
 from hpclaunch import paths
-from hpclaunch.errors import HpclaunchError, SchedulerError
+from hpclaunch.errors import HpclaunchError, InterruptError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
-from hpclaunch.runs.submit import hand_over, note
+from hpclaunch.runs.submit import hand_over, note, uninterrupted
 from hpclaunch.schedulers import run_folder
 
 if TYPE_CHECKING:
@@ -118,33 +117,38 @@ def submit(
     group: Group, jobs: Sequence[tuple[Element, Plan, str]], after: Sequence[str], array: Plan | None = None
 ) -> list[Run]:
     """Submit elements by plan and script, or all by an array's plan, whose id a new group gets; return the runs."""
-    most, heard = group.at_most or len(jobs), signal.getsignal(signal.SIGINT)
-    ids, made = list[list[str]](), list[Run]()  # ids: of each job all attempts
+    most, ids, made = group.at_most or len(jobs), list[list[str]](), list[Run]()  # ids: of each job all attempts
     try:
         if array:
-            (array_id,) = hand_over(array, jobs[0][2], after)
-            if not any(element.ids for element in group.elements):
-                group.id, group.array = array_id, len(jobs)
-            ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
-            for (element, *_), own in zip(jobs, ids, strict=True):
-                element.ids += own
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # they are submitted, and are now noted whatever is typed
+            with uninterrupted():
+                (array_id,) = hand_over(array, jobs[0][2], after)
+                if not any(element.ids for element in group.elements):
+                    group.id, group.array = array_id, len(jobs)
+                ids = [[one] for one in array.scheduler.array_ids(array_id, [element.number for element, *_ in jobs])]
+                for (element, *_), own in zip(jobs, ids, strict=True):
+                    element.ids += own
+                _keep(group, ids)
+                for (_, plan, script), own in zip(jobs, ids, strict=True):
+                    same = made[0].path / run_folder.SCRIPT if made else script
+                    made.append(note(plan.about, plan.hidden(), same, own))
+            return made
         _keep(group, ids)
         for number, (element, plan, script) in enumerate(jobs):
-            if not array:
-                earlier = [f"afterany:{ids[number - most][-1]}"] if number >= most else []
+            earlier = [f"afterany:{ids[number - most][-1]}"] if number >= most else []
+            with uninterrupted():
                 ids.append(hand_over(plan, script, [*after, *earlier]))
-            same = made[0].path / run_folder.SCRIPT if array and made else None
-            made.append(note(plan.about, plan.hidden(), same or script, ids[number]))
-            if not array:
+                made.append(note(plan.about, plan.hidden(), script, ids[number]))
                 element.ids.append(made[-1].id)
                 _keep(group, ids)
     except (SchedulerError, OSError, KeyboardInterrupt) as error:
-        others = f"; for others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
-        rest = f"{len(ids)} of {len(jobs)} jobs are submitted{others}"
-        raise SchedulerError(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
-    finally:
-        signal.signal(signal.SIGINT, heard)
+        if isinstance(error, KeyboardInterrupt) and len(made) == len(jobs):
+            return made  # it came too late
+        more = (
+            f"; to submit the others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
+        )
+        rest = f"{len(ids)} of {len(jobs)} jobs are submitted{more}"
+        kind = InterruptError if isinstance(error, (InterruptError, KeyboardInterrupt)) else SchedulerError
+        raise kind(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
     return made
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hpclaunch.errors import SchedulerError
+from hpclaunch.errors import InterruptError, SchedulerError
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
@@ -35,6 +38,32 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
         return plan.scheduler.submit_all(script, at_once(plan), Path(RUNS).absolute(), after, name)
     except SchedulerError as error:
         raise SchedulerError(*str(error).splitlines(), *blame(plan, str(error))) from None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until a job that is handed over in this context is noted; the scheduler's command dies of it.
+
+    Raises KeyboardInterrupt then, and InterruptError if it is not known whether the scheduler has the job.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    except SchedulerError:
+        if held:
+            text = (
+                "interrupted, and the scheduler may have the job all the same: look with squeue --me or qstat -u $USER"
+            )
+            raise InterruptError(text) from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 def at_once(plan: Plan) -> int:

@@ -22,8 +22,8 @@ def here(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize("error", [SchedulerError("too many jobs"), KeyboardInterrupt()])
-def test_no_job_is_lost_when_a_submission_ends_early(cli, monkeypatch, error):
+@pytest.mark.parametrize(("error", "code"), [(SchedulerError("too many jobs"), 3), (KeyboardInterrupt(), 130)])
+def test_no_job_is_lost_when_a_submission_ends_early(cli, monkeypatch, error, code):
     """The message has the sweep's id; the jobs that are submitted have theirs, and a rerun submits the others."""
     ids = iter(["a", "b"])
 
@@ -39,8 +39,8 @@ def test_no_job_is_lost_when_a_submission_ends_early(cli, monkeypatch, error):
     monkeypatch.setattr(Local, "submit", submit)
     result = cli(*SWEEP)
     (group,) = groups.newest_first()
-    assert result.exit_code == 3
-    assert f"2 of 4 jobs are submitted; for others: hpclaunch rerun {group.id} --failed" in result.stderr
+    assert result.exit_code == code
+    assert f"2 of 4 jobs are submitted; to submit the others: hpclaunch rerun {group.id} --failed" in result.stderr
     assert (str(error) or "interrupted") in result.stderr
     assert [element.ids for element in group.elements] == [["a"], ["b"], [], []]
     table = [line.split()[2:4] for line in cli("status", group.id).stdout.splitlines()[1:]]
@@ -54,6 +54,19 @@ def test_no_job_is_lost_when_a_submission_ends_early(cli, monkeypatch, error):
     assert cli("rerun", group.id, "--quiet", "--failed").stdout.strip() == group.id
     assert [one["job"] for one in json.loads(cli("results", group.id, "--json").stdout)] == ["a", "b", "c", "d"]
     assert cli("rerun", group.id, "--failed").exit_code == 1
+
+
+@pytest.mark.parametrize("sweep", [(), ("--sweep", "n=0..3")])
+def test_ctrl_c_loses_no_job_that_was_taken(cli, programs, sweep):
+    """A job that the scheduler took when Ctrl-C came is noted; where it did not say so, the message tells."""
+    programs("sbatch", 'cat >/dev/null; kill -INT "$PPID"; sleep 0.2; echo 1010')
+    result = cli("submit", "--site", "slurm", "--quiet", "-t", "1h", *sweep, "--", "echo", "{n}" if sweep else "a")
+    assert (result.exit_code, result.stdout) == ((0, "1010\n") if sweep else (130, "1010\n"))
+    assert [run.id for run in groups.runs(["1010"])] == ([f"1010_{n}" for n in range(4)] if sweep else ["1010"])
+    programs("sbatch", 'cat >/dev/null; kill -INT "$PPID"; sleep 0.2; kill -INT $$')
+    result = cli("submit", "--site", "slurm", "--quiet", "-t", "1h", *sweep, "--", "echo", "{n}" if sweep else "a")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert "the scheduler may have the job all the same" in result.stderr
 
 
 def test_a_name_of_no_group_is_a_runs(cli, monkeypatch):

@@ -316,7 +316,9 @@ def test_logs_of_many_ranks_lie_in_a_folder_for_each_node(work, cli, monkeypatch
 @pytest.mark.slow
 def test_a_rank_that_ended_long_ago_has_ended_well(work):
     """Bash remembers the exit codes of a limited number of processes; many end while one rank outlives the other."""
-    program(work / "bin" / "sleep", 'exec /usr/bin/sleep "$(echo "$1" | sed s/^1$/0.02/)"')  # many rounds in little time
+    program(
+        work / "bin" / "sleep", 'exec /usr/bin/sleep "$(echo "$1" | sed s/^1$/0.02/)"'
+    )  # many rounds in little time
     command = "[ $RANK = 0 ] || /usr/bin/sleep 20"
     quick = {"PATH": f"{work}/bin:{os.environ['PATH']}"}
     few = ["bash", "-c", 'ulimit -Su 300 && exec "$@"', "bash"]  # of them bash remembers no more than this

@@ -194,11 +194,18 @@ def shells_of(job: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            variables, parent = (folder / "environ").read_bytes(), (folder / "stat").read_text().split(") ")[1].split()[1]
+            variables, parent = (
+                (folder / "environ").read_bytes(),
+                (folder / "stat").read_text().split(") ")[1].split()[1],
+            )
             above = Path("/proc", parent, "comm").read_text()
         except OSError:
             continue
-        if above == "slurmstepd\n" and f"\0SLURM_JOB_ID={job}\0".encode() in variables and b"\0SLURM_STEP_ID=0\0" in variables:
+        if (
+            above == "slurmstepd\n"
+            and f"\0SLURM_JOB_ID={job}\0".encode() in variables
+            and b"\0SLURM_STEP_ID=0\0" in variables
+        ):
             found.append(int(folder.name))
     return found
 

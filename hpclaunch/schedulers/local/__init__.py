@@ -52,6 +52,10 @@ class Local(Scheduler):
     def cancel(self, jobs: Sequence[Job]) -> None:
         """End the jobs as Ctrl-C does, with time to save."""
         for job in jobs:
+            if not job.path.is_dir():
+                raise SchedulerError(
+                    f"{job.id}: {job.path} is gone, and with it the number of its process; look with ps"
+                )
             if (state := _state(job)).word == UNKNOWN:
                 raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
             if not state.ended:
@@ -72,7 +76,7 @@ def _state(job: Job) -> State:
         return State(UNKNOWN, f"it runs on {host}")
     with suppress(OSError, ValueError):
         pid = int((job.path / run_folder.PID).read_text())
-        if os.fsencode(job.folder) in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if os.fsencode(job.id) in Path(f"/proc/{pid}/cmdline").read_bytes():
             return State(RUNNING) if (job.path / run_folder.STARTED).exists() else State(PENDING, "Dependency")
     # The exit code is looked for once more after the process is found gone: it may have come in between.
     return _end(job) or State(CANCELLED if job.cancelled else FAILED, "its process is gone")

@@ -57,7 +57,7 @@ KILLED = {
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
-# Exit codes of qstat and qdel: wrong options, one of the ids has finished, there is no history, one of the ids is unknown.
+# Exit codes of qstat and qdel: wrong options; one of the ids has finished, is unknown; there is no history.
 USAGE, FINISHED, NO_HISTORY, UNKNOWN_ID = 2, 35, 36, 153
 
 

@@ -36,15 +36,12 @@ def main() -> int:
         return _usage()
     if "-B" in options or "-Q" in options:
         return _described(server, ids, queues="-Q" in options)
+    if ("-x" in options or "-H" in options) and not server.settings.history:
+        return _no_history(server, ids)
     scheduler.cycle(server)
     if server.settings.answers_one and "-E" not in options and options.get("-F") == "json":
         ids = ids[:1]
     history, code, found = "-x" in options or "-H" in options, 0, []
-    if history and not server.settings.history:  # of jobs that live too; OpenPBS: req_stat_job, and the end of qstat.c
-        print(f"qstat: PBS is not configured to maintain job history {' '.join(ids)}".rstrip(), file=sys.stderr)
-        if "json" in options.values():
-            print(_document(server, []))
-        return 0
     for job_id in ids:
         try:
             found += _named(server, job_id, history, "-t" in options)
@@ -61,6 +58,13 @@ def main() -> int:
     elif found:
         print(_table(found))
     return code
+
+
+def _no_history(server: Server, ids: list[str]) -> int:
+    """Refuse to show a job, also one that lives, as OpenPBS does in req_stat_job; qstat's exit code is 0 then."""
+    print(f"qstat: PBS is not configured to maintain job history {' '.join(ids)}".rstrip(), file=sys.stderr)
+    print(_document(server, []))
+    return 0
 
 
 def _described(server: Server, names: list[str], queues: bool) -> int:
