@@ -37,11 +37,11 @@ def list_command(as_json: bool) -> None:
 @click.argument("name", **WORKLOADS)
 @click.argument("file", type=OUTPUT, required=False)
 def copy_command(name: str, file: Path | None) -> None:
-    """Copy the workload NAME to FILE, or to NAME.py here or in the folder FILE, with what it imports.
+    """Copy the workload NAME to FILE, or to NAME.py, with what it imports.
 
     "resume" is what any Lightning program may import to go on in the next attempt.
 
-    An existing file is never changed.
+    FILE may be a folder. An existing file is never changed.
     """
     sources, file = paths.WORKLOADS | paths.MODULES, file or Path()
     file = file / f"{name}.py" if file.is_dir() else file

@@ -354,7 +354,11 @@ def test_workload_is_copied_to_be_edited(cli, work):
         1,
         "hpclaunch: my train.py exists and is not a copy of env's; use another name or folder\n",
     )
+    refused = cli(*RENDER, "-o", "my train.py", "--", "python", "my train.py")
+    assert (refused.exit_code, "my train.py exists and is not a script of hpclaunch's" in refused.stderr) == (1, True)
     assert (work / "my train.py").read_text() == "mine"
+    (work / "folder").mkdir()
+    assert cli("workload", "copy", "env", "folder").stdout == "folder/env.py\n"
     assert cli("workload", "copy", "mnist", "second.py").exit_code == 0  # the same digits.py serves both
 
 

@@ -78,3 +78,12 @@ def test_ctrl_c_and_a_closed_pipe():
     listing.stdout.close()
     listing.wait(20)
     assert listing.returncode == 141
+
+
+@pytest.mark.parametrize("words", [("jobs",), ("site", "list"), ("run", *LOCAL, "--", "true")])
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_command_whose_output_is_closed_does_its_work(words, closed):
+    """Without stdout or stderr a command ends as with them."""
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "hpclaunch", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

@@ -26,7 +26,7 @@ def test_a_script_with_a_value_of_the_command_line_is_its_owners_alone(cli, work
     if there == "a link":
         (work / "job.sh").symlink_to("real.sh")
     if there != "nothing":
-        (work / "job.sh").write_text("old")
+        (work / "job.sh").write_text("#!/bin/bash\n# Made by hpclaunch, old\n")
     assert cli(*GADI, "-o", "job.sh", "--env", "A=b", "--", "true").exit_code == 0
     assert "export A=b" in (work / "job.sh").read_text()
     assert mode(work / "job.sh") == 0o600

@@ -62,6 +62,21 @@ def test_cancelled_is_cancelled(work):
     call("cancel", job)
 
 
+def test_a_job_whose_folder_is_gone_is_not_called_cancelled(work):
+    """Without its run folder nothing can be ended, and that is said; where the folder was moved to the job is found."""
+    job = submit("--", "sleep", "100")
+    folder, elsewhere = work / "hpclaunch-runs" / job, work / "elsewhere"
+    wait_until((folder / "rank-0.log").exists)
+    folder.rename(elsewhere)
+    cancel = start("cancel", job)
+    assert "is gone, and with it the number of its process" in cancel.communicate(timeout=20)[1]
+    assert (cancel.returncode, word(job)) == (3, "UNKNOWN")
+    assert state(str(elsewhere))["word"] == "RUNNING"
+    elsewhere.rename(folder)
+    call("cancel", job)
+    wait_until(lambda: processes_with(str(folder)) == [])
+
+
 @pytest.mark.slow
 def test_jobs_wait_for_the_ends_of_others(work, monkeypatch):
     """A job starts after a success, an end of any kind, or a failure, as required, in any folder; else never."""

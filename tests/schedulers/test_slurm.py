@@ -515,6 +515,17 @@ def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
 
 
 @pytest.mark.slow
+def test_variables_of_sbatch_do_not_change_what_was_asked_for(monkeypatch):
+    """What was shown and priced holds, though for sbatch SBATCH_* in the user's shell win over the script."""
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "3")
+    monkeypatch.setenv("SBATCH_JOB_NAME", "another")
+    job = submit("--tasks-per-node", "1", "--walltime", "5m", "--job-name", "mine", "--", "sleep", "60")
+    squeue = ["squeue", "--noheader", f"--jobs={job}", "--format=%l %j"]
+    assert subprocess.check_output(squeue, text=True).split() == ["5:00", "mine"]
+    call("cancel", job)
+
+
+@pytest.mark.slow
 def test_an_array_ends_with_its_last_job(work):
     """`submit --wait` of an array stays until the last of its jobs has ended, and the code of one that failed."""
     words = ("--directive=--array=0-2%2", "--tasks-per-node", "1", "--cpus-per-task", "1")

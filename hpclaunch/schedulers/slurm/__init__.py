@@ -59,7 +59,7 @@ class Slurm(Scheduler):
                 f"{Path.cwd()}: Slurm expands % and \\ in the path of a job's output, and the job dies",
                 "submit from a folder without % and \\ in its path",
             )
-        options = [f"--dependency={','.join(after)}"] if after else []
+        options = [*_given(script), *([f"--dependency={','.join(after)}"] if after else [])]
         options += [f"--job-name={name}"] if name else []
         answer = call(["sbatch", "--parsable", *options], stdin=script).stdout.strip()
         if not answer:
@@ -81,8 +81,7 @@ class Slurm(Scheduler):
 
         https://slurm.schedmd.com/slurm.conf.html#OPT_InteractiveStepOptions
         """
-        lines = re.findall("^#SBATCH (.*)", script.read_text(), re.MULTILINE)
-        options = [word for line in lines if not re.match(_OF_SBATCH, line) for word in split(line, comments=True)]
+        options = _given(script.read_text(), _OF_SBATCH)
         step = ["srun", "--interactive", "--preserve-env", "--pty"]
         return ["salloc", *options, *step, "bash", "--rcfile", str(script), "-i"]
 
@@ -141,7 +140,7 @@ class Slurm(Scheduler):
 
     def try_script(self, script: str, seconds: float) -> str:
         """Let sbatch check the script."""
-        call(["sbatch", "--test-only"], stdin=script, seconds=seconds)
+        call(["sbatch", "--test-only", *_given(script)], stdin=script, seconds=seconds)
         return "sbatch --test-only"
 
     def detect(self) -> Machine:
@@ -149,6 +148,12 @@ class Slurm(Scheduler):
         from hpclaunch.schedulers.slurm.detect import ask
 
         return ask()
+
+
+def _given(script: str, left_out: str = "(?!)") -> list[str]:
+    """Return our script's directives as options, over which SBATCH_ACCOUNT and the like in the shell do not win."""
+    lines = re.findall("^#SBATCH (.*)", script, re.MULTILINE) if "\n# Made by hpclaunch " in script else []
+    return [word for line in lines if not re.match(left_out, line) for word in split(line, comments=True)]
 
 
 def _gpus_of(job_id: str) -> int:
