@@ -9,6 +9,7 @@ from hpclaunch.job.consider import make_plan
 from hpclaunch.job.cost import job_cost
 from hpclaunch.job.request import make_request
 from hpclaunch.profile import model, search
+from hpclaunch.scripts import own
 
 pytestmark = pytest.mark.shipped
 FILES = sorted(SHIPPED.glob("*.yaml"))
@@ -443,3 +444,37 @@ def test_jean_zay_asks_as_idris_does():
     assert JEAN_ZAY.modules == ["pytorch-gpu/py3/2.8.0"]
     assert JEAN_ZAY.directives == ["--hint=nomultithread"]
     assert JEAN_ZAY.datasets == {"MNIST_DIR": "$DSDIR/MNIST"}
+
+
+@pytest.mark.parametrize(
+    ("name", "directives", "partition"),
+    [
+        ("derecho", "#PBS -q main\n#PBS -l select=18:ncpus=128:mpiprocs=128", "main-cpu"),
+        ("derecho", "#PBS -q main\n#PBS -l select=2:ncpus=64:ngpus=4", "main"),
+        ("narval", "#SBATCH --account=def-x\n#SBATCH --mem=3G\n#SBATCH --cpus-per-task=2", "cpu"),
+        ("narval", "#SBATCH --account=def-x\n#SBATCH --gpus-per-node=a100:1", ""),
+        ("perlmutter", "#SBATCH -C gpu\n#SBATCH -q shared\n#SBATCH --gpus-per-node=1", "shared"),
+        ("perlmutter", "#SBATCH -C gpu\n#SBATCH -q regular\n#SBATCH --gpus-per-node=4", "gpu"),
+    ],
+)
+def test_what_is_requested_in_the_same_words_is_told_apart(work, name, directives, partition):
+    """Where CPU and GPU jobs, or those of another QoS, name the same queue or none, the sizes say which it is."""
+    (work / "job.sh").write_text(f"#!/bin/bash\n{directives}\ntrue\n")
+    assert own.read(work / "job.sh", search.load(name))[1].partition_name == partition
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ranks"), [("--ntasks=1 --ntasks-per-node=4", 1), ("-n 8 -N 2 --ntasks-per-node=4", 4)]
+)
+def test_beside_all_tasks_those_of_a_node_are_the_most(work, tasks, ranks):
+    """With --ntasks, --ntasks-per-node is a limit."""
+    (work / "job.sh").write_text(f"#!/bin/bash\n#SBATCH {tasks}\nsrun true\n")
+    assert own.read(work / "job.sh", search.load("jean-zay"))[1].tasks_per_node == ranks
+
+
+def test_a_gpu_that_no_partition_has(cli, work):
+    """Where GPUs are requested by their model, another cluster's is refused; a part of a known one is not."""
+    for kind, said in ("v100", True), ("a100_3g.20gb", False):
+        (work / "job.sh").write_text(f"#!/bin/bash\n#SBATCH --gpus-per-node={kind}:1\ntrue\n")
+        answer = cli("check", "--script", "job.sh", "--site", "narval").stdout
+        assert (f"error: directives: --gpus-per-node={kind}:1: narval has a100, no {kind}" in answer) == said

@@ -268,10 +268,23 @@ def test_an_empty_command_is_refused(cli):
 
 @pytest.mark.parametrize(
     "line",
-    ["#SBATCH hetjob", "#SBATCH --array=1,", "#SBATCH --cluster=c1", "#SBATCH --exclusive", "#SBATCH --no-req"],
+    ["#SBATCH --array=1,", "#SBATCH --cluster=c1", "#SBATCH --exclusive", "#SBATCH --no-req"],
 )
 def test_sbatch_s_own_spellings_are_legal(line):
-    """A second part of a job, a list that ends in a comma, aliases and abbreviations: nothing is said."""
+    """A list that ends in a comma, aliases and abbreviations: nothing is said."""
+    assert look("jean-zay", JZ_4 + line + "\nsrun python train.py\n").diagnostics == []
+
+
+def test_the_second_part_of_a_heterogeneous_job_is_said_not_to_be_checked():
+    """It is legal, what stands before it counts, and whoever reads the answer knows."""
+    (one,) = look("jean-zay", JZ_4 + "#SBATCH hetjob\n#SBATCH --nodes=5000\nsrun python train.py\n").diagnostics
+    assert not one.fatal
+    assert one.message.endswith("a heterogeneous job, of which only the part before this line is checked")
+
+
+@pytest.mark.parametrize("line", ["#SBATCH --mail-type=END\n#SBATCH --mail-type=FAIL", "#SBATCH --mail-user="])
+def test_mail_as_sbatch_reads_it_is_legal(line):
+    """Of several --mail-type all count, and an address may be empty."""
     assert look("jean-zay", JZ_4 + line + "\nsrun python train.py\n").diagnostics == []
 
 

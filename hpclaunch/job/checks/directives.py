@@ -98,7 +98,7 @@ def _twice(given: Directives) -> Iterator[Found]:
     counts: dict[str, Option] = {}
     for option in given.options:
         before = counts.setdefault(option.name, option)
-        if before.value != option.value and option.name not in ("?", "v", "W", "m", "l.other"):
+        if before.value != option.value and option.name not in ("?", "v", "W", "m", "l.other", "mail-type"):
             text = f"{before.value} of line {before.line}"  # of its resources PBS takes the first
             if not option.name.startswith("l."):
                 text, counts[option.name] = option.value, option

@@ -52,6 +52,29 @@ class Asked(Struct):
             if option := self.directives.last(name):
                 self.set(key, option.value, option)
 
+    def settle(self, way: str, *names: str) -> None:
+        """Of the partitions that are requested in the same words, take one that has the QoS and is for GPU jobs or not.
+
+        `way` requests a partition by its name, the options `names` request GPUs.
+        """
+        gpus = any(re.search(r"gpu(?!s?[=:]0\b)", f"{one.name}={one.value}") for one in self.directives.all(*names))
+
+        def misfit(part: Partition) -> tuple[bool, bool]:
+            return bool(part.gpus_per_node) != gpus, self.values.get("qos") not in (None, *(q.name for q in part.qos))
+
+        parts = self.profile.site.partitions
+        words = {own: [way.format(own)] if part.directives is None else part.directives for own, part in parts.items()}
+        mine = next((words[own] for own, part in parts.items() if part is self.partition), None)
+        account = self.values.get("account") or ""
+        for own, part in parts.items():  # where the account says which it is, that counts
+            suffixes = tuple(part.account_suffixes)
+            if (
+                words[own] == mine
+                and (not suffixes or account.endswith(suffixes))
+                and misfit(part) < misfit(self.partition)
+            ):
+                self.values["partition"], self.partition = own, part
+
     def carry(self, option: Option, directive: str) -> None:
         """Carry an option over as a directive."""
         if "$" in option.value or not directive.isprintable():

@@ -66,6 +66,8 @@ def ask(profile: Profile, directives: Directives, typed: Mapping[str, Any]) -> A
     asked.take({"N": "job_name", account: "account", "q": "partition"})
     asked.values |= typed
     _queue(asked)
+    if "partition" not in typed:
+        asked.settle("-q {}", "l.ngpus", "l.select", "l.nodes")
     asked.folder = directives.first("l.wd") is not None
     if storage := directives.first(named):
         asked.set("storage", [part for part in storage.value.split(site.storage_join) if part], storage)

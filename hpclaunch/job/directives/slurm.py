@@ -41,6 +41,7 @@ def read_line(found: Directives, number: int, text: str) -> None:
     words = [] if found.complete else split(found, number, text, "#")
     if words in (["hetjob"], ["packjob"]):  # what follows is another part of the job
         found.complete = f"#SBATCH {words[0]}: a heterogeneous job"
+        found.say(number, f"{found.complete}, of which only the part before this line is checked", warns=True)
         return
     while words:
         word = words.pop(0)
@@ -58,7 +59,7 @@ def read_line(found: Directives, number: int, text: str) -> None:
         elif SLURM_TAKES[name] != "=" and not long and value:
             words.insert(0, f"-{value}")
             value = ""
-        if SLURM_TAKES[name] == "=" and (not value or re.match("--.", value)):
+        if SLURM_TAKES[name] == "=" and (not (value or name == "mail-user") or re.match("--.", value)):
             found.say(number, f"{written}: its value is missing")
         else:
             found.options.append(Option(number, SLURM_SAME.get(name, name), value, written))
@@ -162,6 +163,8 @@ def _partition(asked: Asked, typed: Mapping[str, Any]) -> None:
             asked.set("partition", own, qos)
     wanted = str(typed.get("partition") or asked.values.get("partition") or site.default_partition)
     asked.partition = (site.find_partition(wanted) or (wanted, Partition()))[1]
+    if "partition" not in typed:
+        asked.settle("--partition={}", "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 
 
 def _sizes(asked: Asked) -> None:
@@ -177,7 +180,8 @@ def _sizes(asked: Asked) -> None:
     if nodes is None and tasks and (per_node or cores):  # Slurm packs nodes as full as can be where it may choose
         nodes = math.ceil(tasks / (per_node or max((cores or 1) // (per_task or 1), 1)))
     asked.nodes = nodes or 1
-    asked.starts = per_node or math.ceil((tasks or 1) / asked.nodes)
+    # Beside the number of all tasks, that of a node is the most.
+    asked.starts = min(per_node or tasks or 1, math.ceil((tasks or per_node or 1) / (asked.nodes if tasks else 1)))
     asked.gpus = _gpus(asked, tasks or asked.starts * asked.nodes)
     asked.cpus = (per_task or 1) * asked.starts
     if per_gpu and asked.gpus and per_task is None:
@@ -197,7 +201,10 @@ def _nodes(text: str) -> int:
 def _gpus(asked: Asked, tasks: int) -> int:
     """Return how many GPUs a node has in the job of so many tasks; note their model and other gres."""
     found, given = [], asked.directives
-    own = option_of(asked.profile.site.at(asked.partition).gpu_directive, "slurm")
+    site = asked.profile.site
+    own = option_of(site.at(asked.partition).gpu_directive, "slurm")
+    ways = "\n".join(part.gpu_directive or "" for part in site.partitions.values())
+    models = dict.fromkeys(re.findall(r"[=:](?!gpu:)(\w+):\{gpus\}", ways))  # where they are requested by name
     for name, times, shared in (
         ("gpus-per-node", 1, 1), ("gres", 1, 1), ("gpus", 1, asked.nodes), ("gpus-per-task", tasks, asked.nodes)
     ):  # fmt: skip
@@ -206,6 +213,9 @@ def _gpus(asked: Asked, tasks: int) -> int:
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
         known = read and own.name == name and own.value.replace("{gpus}", str(read[0]))
+        model = re.search(r"(?:^|gpu:)([A-Za-z](?!pu\b)[\w.-]*)", option.value) if option and read and read[1] else None
+        if option and models and model and not model[1].startswith(tuple(models)):
+            given.say(option.line, f"{option.directive}: {asked.profile.name} has {', '.join(models)}, no {model[1]}")
         if option and read and read[1] and option.value != known:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))
     return found[0] if found else 0 if own.name else asked.partition.gpus_per_node
