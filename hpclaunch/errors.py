@@ -32,12 +32,6 @@ class SchedulerError(HpclaunchError):
     exit_code = 3
 
 
-class InterruptError(SchedulerError):
-    """Ctrl-C came while jobs were submitted; the message says which are, or may be."""
-
-    exit_code = 130
-
-
 NOT_SHIPPED = "not shipped with hpclaunch:"  # profiles and templates that may be a cloned repository's
 
 

@@ -96,8 +96,7 @@ def in_packs(kind: str) -> list[Path]:
 
 def is_shipped(path: Path) -> bool:
     """Tell whether a profile or a template came with hpclaunch."""
-    real = path.resolve()
-    return any(real.is_relative_to(shipped(kind)) for kind in KINDS)
+    return any(path.resolve().is_relative_to(shipped(kind)) for kind in KINDS)
 
 
 def is_trusted(path: Path) -> bool:

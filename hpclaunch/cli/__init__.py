@@ -74,12 +74,10 @@ class _Group(Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except HpclaunchError as error:
-            for line in str(error).split("\n"):
+        except (HpclaunchError, KeyboardInterrupt) as error:
+            for line in str(error).splitlines():
                 talk(line)
-            ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(error.exit_code if isinstance(error, HpclaunchError) else INTERRUPTED)
         except BrokenPipeError:  # `| head -1`
             ctx.exit(PIPE_CLOSED)
         except OSError as error:  # no current folder, a full disk behind stdout, a name that is too long

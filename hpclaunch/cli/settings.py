@@ -17,7 +17,7 @@ from hpclaunch.cli.options import SITES, job_command
 from hpclaunch.cli.requests import generic, planned_request
 from hpclaunch.cli.submit import at_terminal
 from hpclaunch.errors import HpclaunchError, printable
-from hpclaunch.job.request import quote
+from hpclaunch.job.request import make_request, quote
 from hpclaunch.profile import search
 from hpclaunch.profile.yamlfile import place_of
 from hpclaunch.schedulers import scheduler
@@ -64,12 +64,13 @@ def init_command(**given: str | None) -> None:
     path = Path(NAME)
     if path.exists():
         raise HpclaunchError(f"{path} exists; edit it, or remove it first")
-    values = {"site": answer("site", "Site", search.match_host() or generic() or "local")}
+    values = {"site": answer("site", "Site", given["site"] or search.match_host() or generic() or "local")}
     site = search.load(values["site"]).site
     if given["account"] or not scheduler(site.scheduler).here:
         values["account"] = answer("account", "Account to charge, if one is needed", site.account or "")
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or ".venv" * Path(".venv").is_dir()
     values["venv"] = answer("venv", "Environment of Python (venv, conda or uv), if any", active)
+    make_request({name: value for name, value in values.items() if value})  # what it refuses is not written
     with path.open("x", encoding="utf-8") as file:
         file.write(yaml.safe_dump({name: value for name, value in values.items() if value}, sort_keys=False))
         file.write((paths.shipped("templates") / NAME).read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from hpclaunch.cli.echo import echo, echo_json, json_option, talk
 from hpclaunch.cli.options import CONFIRM_ABOVE, HOST, INPUT, JOB_IDS, REMOTE_FOLDER, job_command
 from hpclaunch.cli.requests import configured, planned_request, quiet_option, summarized, typed
 from hpclaunch.cli.sweep import Sweep, planned, take_jobs
-from hpclaunch.errors import HpclaunchError, InterruptError
+from hpclaunch.errors import HpclaunchError
 from hpclaunch.job.consider import make_plan
 from hpclaunch.job.plan import Plan
 from hpclaunch.job.request import quote
@@ -198,7 +198,7 @@ def _go_on(folder: Path, plan: Plan | None = None, as_json: bool = False) -> Any
     try:
         return _warned(lambda: remote.finish(folder, submitted, plan))
     except KeyboardInterrupt:
-        raise InterruptError("interrupted", *remote.resume(folder)) from None
+        raise KeyboardInterrupt("\n".join(["interrupted", *remote.resume(folder)])) from None
 
 
 def _warned(submit: Callable[[], Any]) -> Any:

@@ -49,8 +49,7 @@ def advise(profile: Profile, plan: Plan, used: Used, whole: bool) -> Iterator[st
         yield f"{words}: {less}" if less else words
     busy = max(Counter(host for host, _, _, idle in used.gpus if idle < 95).values(), default=0)
     if len(used.gpus) == plan.gpus and busy < plan.gpus_per_node:  # else it is not known what the others did
-        tasks = min(plan.tasks_per_node, max(busy, 1))
-        options = {"gpus_per_node": busy, "tasks_per_node": tasks}
+        options = {"gpus_per_node": busy, "tasks_per_node": min(plan.tasks_per_node, max(busy, 1))}
         known = asked_gb or not used.mem_gb  # else the memory is that of what is left
         keep = {"mem_gb": min(gb or asked_gb, asked_gb)} if asked_gb else {}
         less = _cheaper(profile, plan, options, keep) if known else ""

@@ -136,8 +136,7 @@ def longest(plan: Plan) -> int | None:
 def memory(plan: Plan) -> int | None:
     """Return the memory of the whole job in GB, which it requests or which comes with its cores."""
     whole, cores = plan.partition.mem_gb_per_node, plan.partition.cores_per_node
-    comes = int(plan.nodes * whole * min(plan.cpus_per_node / cores, 1)) if whole and cores else None
-    return plan.mem_gb or comes
+    return plan.mem_gb or (int(plan.nodes * whole * min(plan.cpus_per_node / cores, 1)) if whole and cores else None)
 
 
 def table(columns: Sequence[dict[str, Any]]) -> dict[str, list[list[str]]]:

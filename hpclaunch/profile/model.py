@@ -271,5 +271,4 @@ class Site(Record, frozen=True, kw_only=True):
 
     def find_partition(self, name: str) -> tuple[str, Partition] | None:
         """Return the partition with the name or alias `name`, and its own name; or None."""
-        named = ((own, one) for own, one in self.partitions.items() if name == own or name in one.aliases)
-        return next(named, None)
+        return next(((own, one) for own, one in self.partitions.items() if name == own or name in one.aliases), None)

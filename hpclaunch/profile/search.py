@@ -81,7 +81,8 @@ def match_host(*hostnames: str) -> str | None:
             patterns, detect = _host_keys(name)
             if any(fnmatch(host, pattern) for host in hosts for pattern in patterns):
                 return name
-            if detect and not hostnames and all(_is_here(*item) for item in detect.items()):
+            here = (Path(k).exists() if k[0] == "/" else fnmatch(os.environ.get(k, ""), v) for k, v in detect.items())
+            if detect and not hostnames and all(here):
                 return name
     return None
 
@@ -93,11 +94,6 @@ def _host_keys(name: str) -> tuple[list[str], dict[str, str]]:
         return site.hostnames, site.detect
     keys = Document.parse(path, "\n".join(re.findall(_HOST_KEYS, path.read_text(encoding="utf-8")))).data
     return keys.get("hostnames", []), keys.get("detect", {})
-
-
-def _is_here(name: str, value: str) -> bool:
-    """Return whether the path is here, or the variable has such a value."""
-    return Path(name).exists() if name.startswith("/") else fnmatch(os.environ.get(name, ""), value)
 
 
 def _names() -> Iterator[str]:

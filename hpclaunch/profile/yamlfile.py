@@ -210,7 +210,7 @@ def mistakes(value: Any, model: Any, key: Key = ()) -> Iterator[tuple[Key, str]]
         for name, item in value.items():
             yield from _leaf(name, inner[0], (*key, name))
             yield from mistakes(item, inner[1], (*key, name))
-    elif get_origin(shape) in (list, tuple) and isinstance(value, list) and value:
+    elif get_origin(shape) in (list, tuple) and isinstance(value, list | tuple) and value:
         for i, item in enumerate(value):
             yield from mistakes(item, inner[0], (*key, i))
     else:

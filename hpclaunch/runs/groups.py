@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from hpclaunch import paths
-from hpclaunch.errors import HpclaunchError, InterruptError, SchedulerError
+from hpclaunch.errors import HpclaunchError, SchedulerError
 from hpclaunch.runs import registry
 from hpclaunch.runs.registry import Run
 from hpclaunch.runs.submit import hand_over, note, uninterrupted
@@ -147,8 +147,8 @@ def submit(
             f"; to submit the others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
         )
         rest = f"{len(ids)} of {len(jobs)} jobs are submitted{more}"
-        kind = InterruptError if isinstance(error, (InterruptError, KeyboardInterrupt)) else SchedulerError
-        raise kind(*(str(error) or "interrupted").splitlines(), *([rest] if ids else [])) from None
+        text = "\n".join([str(error) or "interrupted", *([rest] if ids else [])])
+        raise (KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else SchedulerError)(text) from None
     return made
 
 

@@ -223,7 +223,8 @@ def tail(path: Path, count: int) -> list[str]:
         with path.open("rb") as file:
             cut = file.seek(0, os.SEEK_END) > _PIECE
             file.seek(-_PIECE if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
-            lines = [_text(line) for line in file.readlines()[cut:]]
+            found = file.readlines()  # the first is cut off; as the only one it is a progress bar's
+            lines = [_text(line) for line in found[cut and len(found) > 1 :]]
     except OSError:
         return []
     return [line for line in lines if line.strip()][-count:]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hpclaunch.errors import InterruptError, SchedulerError
+from hpclaunch.errors import SchedulerError
 from hpclaunch.paths import write_whole
 from hpclaunch.runs import registry, snapshot
 from hpclaunch.runs.registry import Run
@@ -44,7 +44,7 @@ def hand_over(plan: Plan, script: str, after: Sequence[str] = (), name: str = ""
 def uninterrupted() -> Iterator[None]:
     """Hold Ctrl-C back until a job that is handed over in this context is noted; the scheduler's command dies of it.
 
-    Raises KeyboardInterrupt then, and InterruptError if it is not known whether the scheduler has the job.
+    Raises KeyboardInterrupt then, with a message if it is not known whether the scheduler has the job.
     """
     if threading.current_thread() is not threading.main_thread():  # signals are for the main thread
         yield
@@ -58,7 +58,7 @@ def uninterrupted() -> Iterator[None]:
             text = (
                 "interrupted, and the scheduler may have the job all the same: look with squeue --me or qstat -u $USER"
             )
-            raise InterruptError(text) from None
+            raise KeyboardInterrupt(text) from None
         raise
     finally:
         signal.signal(signal.SIGINT, before)

@@ -4,7 +4,6 @@ import os
 import pwd
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from hpclaunch.profile.model import Messages
 from hpclaunch.runs import hangs, logs, messages
@@ -129,7 +128,9 @@ def _failure(run: Run, state: State) -> Failure | None:
 
 def _end_of_log(run: Run, failure: Failure | None, known: Messages | None) -> list[str]:
     """Return the end of the log that says most and, by the `known` messages, what may help."""
-    log = (failure and failure.log) or scheduler(run.scheduler).output(run) or _first_log(run)
+    firsts = (run_folder.logs(run.path, name).get(0) for name in (run_folder.RANK_LOG, run_folder.NODE_LOG))
+    first = next((path for path in firsts if path and run_folder.holds(run.path, path)), None)
+    log = (failure and failure.log) or scheduler(run.scheduler).output(run) or first
     if log is None:
         return [f"There is no log: the job ended before it wrote anything. Its folder is {run.folder}"]
     err = log.with_suffix(".err")
@@ -142,9 +143,3 @@ def _end_of_log(run: Run, failure: Failure | None, known: Messages | None) -> li
         shown += [f"The end of {path}:", *(f"    {line}" for line in lines[-_SHOWN:])]
     advice = messages.hint(known, [line for lines in ends.values() for line in lines]) if known else ""
     return [*shown, *([f"Likely: {advice}."] if advice else [])]
-
-
-def _first_log(run: Run) -> Path | None:
-    """Return the log of rank 0, else of node 0."""
-    found = (run_folder.logs(run.path, name).get(0) for name in (run_folder.RANK_LOG, run_folder.NODE_LOG))
-    return next((path for path in found if path and run_folder.holds(run.path, path)), None)

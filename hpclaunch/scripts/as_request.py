@@ -13,7 +13,6 @@ from hpclaunch.profile.search import Profile
 from hpclaunch.scripts.examine import Report
 from hpclaunch.scripts.launch import Program, opened
 from hpclaunch.scripts.ranks import complete
-from hpclaunch.scripts.shell import Command
 
 # What a request has in its own words, what only one site knows, and what its job script does by itself.
 _KEPT = words("walltime nodes tasks_per_node gpus_per_node job_name launcher env mail mail_on command")
@@ -99,7 +98,9 @@ def _around(program: Program, values: dict[str, Any], left: list[str], site: Sit
     main, after = program.main[0].command, False
     for command in program.body.commands:
         after = after or command is main
-        name, rest, line = command.name, command.words[1:], _raw(command)
+        name, rest = command.name, command.words[1:]
+        raw = [word.raw for word in command.words]
+        line = " ".join([*raw[:1], *(f"{one.name}={one.value.raw}" for one in command.settings), *raw[1:]])
         first = all(line.startswith("set ") for line in values["setup"])
         done = (name in _DONE and not command.files) or (first and _HOME.fullmatch(line))
         if done or command is main or command.within or "substitution" in command.inside:
@@ -126,9 +127,3 @@ def _around(program: Program, values: dict[str, Any], left: list[str], site: Sit
                 values["env"] |= {one.name: str(one.value) for one in command.settings}
             case _:
                 values["setup"].append(line)
-
-
-def _raw(command: Command) -> str:
-    """Return a command as it stands in the script, on one line."""
-    words, settings = [word.raw for word in command.words], [f"{one.name}={one.value.raw}" for one in command.settings]
-    return " ".join([*words[:1], *settings, *words[1:]])

@@ -201,14 +201,10 @@ def _node_count(program: Program, asked: Asked) -> Iterator[Named]:
             pairs += [(name.replace("-", "_"), word if equals else after)] if name.startswith("-") else []
         for name, value in pairs:
             own = [program.variables[used].value.raw for used in value.expands & program.variables.keys()]
-            if _COUNTS.fullmatch(name) and any(map(_counts_lines, (value.raw, *own))):
+            lines = [raw for raw in (value.raw, *own) if "PBS_NODEFILE" in raw and re.search(r"\bwc\s+-l\b", raw)]
+            if _COUNTS.fullmatch(name) and not all(re.search(r"\buniq\b|\bsort\s+-u|awk", raw) for raw in lines):
                 text = "$PBS_NODEFILE has a line for each core; count its hosts with sort -u $PBS_NODEFILE | wc -l"
                 yield at_line("node-count", command.line, text)
-
-
-def _counts_lines(text: str) -> bool:
-    counts = re.search(r"\bwc\s+-l\b", text) and not re.search(r"\buniq\b|\bsort\s+-u|awk", text)
-    return "PBS_NODEFILE" in text and bool(counts)
 
 
 def _folder(program: Program, asked: Asked) -> Iterator[Named]:

@@ -159,8 +159,7 @@ def _placed(report: Report, script: Script, found: list[tuple[str, Found]], forc
     """Return the report with what was found too: each diagnostic once, at its line; of a forced check it only warns."""
     different = {}
     for check, each in found:
-        own = SCRIPT_CHECKS.get(check) or CHECKS[check]
-        report.diagnostics.append(judged(report.profile, check, own, each))
+        report.diagnostics.append(judged(report.profile, check, SCRIPT_CHECKS.get(check) or CHECKS[check], each))
     for one in report.diagnostics:
         line = min(script.place(one, CHECKS.get(one.check, Check()).options.split()), 10**9)
         text, refuses = printable(one.message, kept=""), one.refuses and one.check not in force

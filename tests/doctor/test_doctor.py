@@ -167,7 +167,7 @@ def test_slurm_accounts(account, verdict, text, examined, programs, quick):
 def test_slurm_says_why_it_would_refuse(examined, programs, quick):
     """The job's own script is tried by sbatch --test-only, and its refusal is told before submission."""
     refuses = (
-        'cat >"$HOME/tried"; [[ $* == --test-only ]] && echo "sbatch: error: Invalid qos specification" >&2; exit 1'
+        'cat >"$HOME/tried"; [[ $1 == --test-only ]] && echo "sbatch: error: Invalid qos specification" >&2; exit 1'
     )
     for name, line in {**SLURM, "sbatch": refuses}.items():
         programs(name, line)

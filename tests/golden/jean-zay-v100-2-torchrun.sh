@@ -92,7 +92,7 @@ run_rank() { # COMMAND...
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
     local asleep one
     sleep infinity & asleep=$!; disown
-    for one in INT TERM USR1 USR2; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    for one in INT TERM USR1 USR2; do trap "sleep 0.1; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     kill "$asleep" 2>/dev/null
     wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
@@ -114,7 +114,7 @@ run_torchrun() { # COMMAND...
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
     local asleep one
     sleep infinity {sampler}>&- & asleep=$!; disown
-    for one in INT TERM; do trap "sleep 0.3; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    for one in INT TERM; do trap "sleep 0.1; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     kill "$asleep" 2>/dev/null
     wait "$pid"

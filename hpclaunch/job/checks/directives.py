@@ -62,8 +62,7 @@ def _instead(plan: Plan, script: Script, line: str, found: Found) -> Found:
     option = next(one for one in script.directives.options if one.directive == line or one.line == script.lines[line])
     if option.name not in ("l.select", "l.nodes"):
         return structs.replace(found, edits=[Edit(option.line, rf"\s*{option.pattern}", "")])
-    totals = changes(plan, script, {"nodes", "mem_gb"} if plan.request.mem_gb else {"nodes"})
-    texts = [text for text, _ in totals]
+    texts = [text for text, _ in changes(plan, script, {"nodes", "mem_gb"} if plan.request.mem_gb else {"nodes"})]
     resources = ",".join(text.removeprefix("-l ") for text in texts)
     message = f"{found.message.partition('; use')[0]}; use {' '.join(texts)}"
     return structs.replace(found, message=message, edits=[Edit(option.line, option.pattern, resources)])

@@ -106,8 +106,7 @@ def table(kind: str, fields: str, *where: str) -> list[list[str]]:
 
 
 def _limits(wall: str, tres: str, jobs: str) -> Limits:
-    limits = {"seconds": seconds(wall), "jobs": number(jobs)}
-    found = {key: limit for key, limit in limits.items() if limit}
+    found = {key: limit for key, limit in {"seconds": seconds(wall), "jobs": number(jobs)}.items() if limit}
     for key, _, amount in (pair.partition("=") for pair in tres.split(",")):
         if key in _TRES and (count := number(amount)):
             found = _tightest(found, {_TRES[key]: count})
