@@ -82,6 +82,8 @@ def _not_ended(run: Run, state: State, failure: Failure | None, known: Messages)
         if run.exit_code is not None or failure:
             over = "has ended" if run.exit_code is not None else "is about to end"
             return [f"Its job script {over}. Until its nodes have answered, the scheduler lists it as running."]
+        if state.reason == "suspended":
+            return ["It is suspended: nothing of it runs until the scheduler lets it go on. Nothing to fix."]
         return [f"It is running. `hpclaunch logs --follow {run.id}` shows what the ranks write."]
     if state.word in _WAITING:
         again = "It ran before and waits to start again, after a walltime, a dead node or a pre-emption. "

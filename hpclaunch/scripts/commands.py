@@ -125,6 +125,13 @@ def _devices(program: Program, asked: Asked) -> Iterator[Named]:
         if nodes not in (None, asked.nodes):
             text = f"torchrun for {nodes} nodes, but the directives request {asked.nodes}"
             yield at_line("trainer", start.line, text)
+        whole_line = not any(word.startswith("$") for word in start.command.words)  # which may have more options
+        if layer and whole_line and "nnodes" not in options and asked.nodes > 1 and start.layer("srun"):
+            text = f"torchrun without --nnodes trains on each of the {asked.nodes} nodes for itself; use --nnodes="
+            yield at_line("trainer", start.line, f"{text}{asked.nodes}, with --rdzv-backend and --rdzv-endpoint")
+        if layer and whole_line and "nproc-per-node" not in options and asked.gpus > 1:
+            text = f"torchrun without --nproc-per-node starts one rank on a node with {asked.gpus} GPUs; use "
+            yield at_line("trainer", start.line, f"{text}--nproc-per-node={asked.gpus}", refuses=False)
         if ranks and asked.gpus and ranks != asked.gpus:
             text = f"torchrun starts {ranks} ranks on a node, but the directives request {asked.gpus} GPUs on each"
             yield at_line("trainer", start.line, text, refuses=ranks > asked.gpus)

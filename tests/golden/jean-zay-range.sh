@@ -92,9 +92,10 @@ run_rank() { # COMMAND...
     (exec "$@") <&0 &
     local pid=$!
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep one
+    local asleep
     sleep infinity & asleep=$!; disown
-    for one in INT TERM USR1 USR2; do trap "sleep 0.1; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
+    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM; trap 'pass_on USR1' USR1; trap 'pass_on USR2' USR2
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     kill "$asleep" 2>/dev/null
     wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
@@ -115,9 +116,10 @@ run_torchrun() { # COMMAND...
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&- &
     local pid=$!
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep one
+    local asleep
     sleep infinity {sampler}>&- & asleep=$!; disown
-    for one in INT TERM; do trap "sleep 0.1; { kill -0 $asleep && kill -$one $pid; } 2>/dev/null" "$one"; done
+    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
+    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM
     while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
     kill "$asleep" 2>/dev/null
     wait "$pid"

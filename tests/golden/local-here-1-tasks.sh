@@ -81,7 +81,7 @@ launched=1
 # One node: its ranks, each the leader of a group, end together when one fails or the node gets TERM.
 run_node() { # NODE_RANK
     export NODE_RANK=$1 HPCLAUNCH_NODE=$HPCLAUNCH_RUN_DIR/node-$1.$BASHPID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$1.usage
-    local i pid pids=() over=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
+    local i pid pids=() reaped=() alive=1 verdict=0 left=12 mark=HPCLAUNCH_NODE=$HPCLAUNCH_NODE
     trap : INT HUP # the head of the job hears them too
     trap '((verdict)) || verdict=143; fail 143 "node-$NODE_RANK.log" "node $NODE_RANK, terminated"' TERM
     set -m
@@ -97,7 +97,7 @@ run_node() { # NODE_RANK
         sleep 1 {guard}>&- {sampler}>&- & wait -n # the end of a process is seen at once
         { kill $! && wait $!; } 2>/dev/null; alive=0
         # Each is waited for once: bash forgets the exit codes of long ago, and another process may get the number.
-        for pid in "${pids[@]}"; do [[ ${over[pid]} ]] || { kill -0 "$pid" 2>/dev/null && alive=1; } || { wait "$pid" && over[pid]=1; } || verdict=$?; done
+        for pid in "${pids[@]}"; do [[ ${reaped[pid]} ]] || { kill -0 "$pid" 2>/dev/null && alive=1; } || { wait "$pid" && reaped[pid]=1; } || verdict=$?; done
         kill -0 $$ 2>/dev/null || verdict=143 # the head is gone
     done
     ((verdict == 0)) || fail "$verdict" - "node $NODE_RANK" # before others fail of the TERM

@@ -71,6 +71,7 @@ def test_a_wrapper_may_start_the_other_nodes_itself(name, text):
         ("jean-zay", JZ + "ray start --head\npython driver.py\n"),
         ("jean-zay", JZ_1 + "torchrun --nproc_per_node 4 train.py\n"),
         ("jean-zay", JZ_4 + "torchrun --nproc_per_node 4 train.py\n"),
+        ("jean-zay", JZ_4 + "torchrun $ARGS train.py\n"),
         ("jean-zay", JZ_4 + "accelerate launch --num_processes 4 train.py\n"),
     ],
 )

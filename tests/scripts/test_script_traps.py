@@ -54,6 +54,9 @@ CORES = GADI.replace("gpuvolta", "normal").replace(
 )
 TORCHRUN = JZ.replace("ntasks-per-node=4", "ntasks-per-node=1").replace("cpus-per-task=10", "cpus-per-task=40")
 TWO = JZ.replace("nodes=1", "nodes=2")
+ALONE = TORCHRUN.replace("nodes=1", "nodes=2").replace(
+    "python train.py", "torchrun --nproc_per_node=4 --nnodes=2 --rdzv-endpoint=$h:29500 train.py"
+)
 CPU = TWO.replace("@v100", "@cpu").replace("#SBATCH --gres=gpu:4\n", "")
 PREPOST = "#!/bin/bash\n#SBATCH --partition=prepost --hint=nomultithread\n#SBATCH --time=1:00:00\nmake\n"
 ONE = JZ.replace("=4\n#SBATCH --gres=gpu:4", "=1\n#SBATCH --gres=gpu:1")
@@ -193,6 +196,8 @@ CASES = [
      "pytorch-gpu/py3/2.8.0\nmodule load arch/a100", 13, True),
     ("folder", "gadi", GADI, "#PBS -l wd\n", "", 9, True),
     ("trainer", "jean-zay", JZ, "train.py", "train.py --devices 8", 12, True),
+    ("trainer", "jean-zay", ALONE, "--nnodes=2 --rdzv-endpoint=$h:29500 ", "", 12, True),
+    ("trainer", "jean-zay", ALONE, "--nproc_per_node=4 ", "", 12, False),
     ("trainer", "jean-zay", JZ, "train.py", "train.py --trainer.num_nodes=2", 12, True),
     ("job-name", "gadi", GADI, "-N train", "-N a/b", 2, True),
     ("job-name", "jean-zay", JZ, "=train", "=bash", 2, True),

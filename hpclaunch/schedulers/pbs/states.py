@@ -57,6 +57,7 @@ KILLED = {
 DELETED = 91  # substate of a job that qdel ended
 WENT_WELL = 92  # substate of a job that did, or that never ran since a job it depends on failed
 WAITS_FOR_JOB = 22  # substate of a job that is held by a dependency
+NO_START = "too many failed attempts to run"  # in the comment of a job that never ran; run_count counts them
 # Exit codes of qstat and qdel: wrong options; one of the ids has finished, is unknown; there is no history.
 USAGE, FINISHED, NO_HISTORY, UNKNOWN_ID = 2, 35, 36, 153
 
@@ -174,7 +175,7 @@ def _shown(job_id: str, job: Mapping[str, Any]) -> State:
     if word == COMPLETED:
         return _end(job_id, job, hosts)
     if word == PENDING:
-        again = int(job.get("run_count", 0)) > 0
+        again = int(job.get("run_count", 0)) > 0 and NO_START not in job.get("comment", "")
         return State(REQUEUED if again else PENDING, _waits(job), expected_start=_expected_start(job))
     reasons = {"S": "suspended", "U": "suspended", "M": "moved to another server"}
     return State(word, reasons.get(letter, f"job_state {letter}" if word == UNKNOWN else ""), None, hosts)
@@ -195,6 +196,8 @@ def _waits(job: Mapping[str, Any]) -> str:
     if job["job_state"] == "H":
         if job.get("substate") == WAITS_FOR_JOB or "depend" in job:
             return "Dependency"
+        if NO_START in job.get("comment", ""):
+            return NO_START
         return "held by qhold" if job.get("Hold_Types", "u") == "u" else "held by the site"
     comment = str(job.get("comment", "")).strip()
     # More than there is in total: "ngpus (R: 8 A: 0 T: 4)", "mem (R: 400gb A: 100gb T: 190gb)".
