@@ -31,9 +31,7 @@ def render_command(
     if as_json and not explain:
         raise click.UsageError("--json goes with --explain: the script itself is text")
     if output and output.is_file() and output.stat().st_size and b"Made by hpclaunch" not in output.read_bytes()[:2000]:
-        raise HpclaunchError(
-            f"{output} exists and is not a script of hpclaunch's; use another name, or remove it first"
-        )
+        raise HpclaunchError(f"{output} exists and is not a script of hpclaunch's; use another name or remove it")
 
     request, profile = planned_request(ctx, values)
     plan = make_plan(profile, request)

@@ -143,10 +143,8 @@ def submit(
     except (SchedulerError, OSError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and len(made) == len(jobs):
             return made  # it came too late
-        more = (
-            f"; to submit the others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else f": {group.id}"
-        )
-        rest = f"{len(ids)} of {len(jobs)} jobs are submitted{more}"
+        others = f"to submit the others: hpclaunch rerun {group.id} --failed" if group.kind == "sweep" else group.id
+        rest = f"{len(ids)} of {len(jobs)} jobs are submitted; {others}"
         text = "\n".join([str(error) or "interrupted", *([rest] if ids else [])])
         raise (KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else SchedulerError)(text) from None
     return made

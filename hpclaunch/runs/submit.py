@@ -46,18 +46,16 @@ def uninterrupted() -> Iterator[None]:
 
     Raises KeyboardInterrupt then, with a message if it is not known whether the scheduler has the job.
     """
-    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread
+    before, held = signal.getsignal(signal.SIGINT), list[int]()
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     try:
         yield
     except SchedulerError:
         if held:
-            text = (
-                "interrupted, and the scheduler may have the job all the same: look with squeue --me or qstat -u $USER"
-            )
+            text = "interrupted, but the scheduler may have the job: look with squeue --me or qstat -u $USER"
             raise KeyboardInterrupt(text) from None
         raise
     finally:

@@ -475,6 +475,6 @@ def test_beside_all_tasks_those_of_a_node_are_the_most(work, tasks, ranks):
 def test_a_gpu_that_no_partition_has(cli, work):
     """Where GPUs are requested by their model, another cluster's is refused; a part of a known one is not."""
     for kind, said in ("v100", True), ("a100_3g.20gb", False):
-        (work / "job.sh").write_text(f"#!/bin/bash\n#SBATCH --gpus-per-node={kind}:1\ntrue\n")
+        (work / "job.sh").write_text(f"#!/bin/bash\n#SBATCH --gpus-per-node={kind}:1 --gres=nvme:1\ntrue\n")
         answer = cli("check", "--script", "job.sh", "--site", "narval").stdout
         assert (f"error: directives: --gpus-per-node={kind}:1: narval has a100, no {kind}" in answer) == said

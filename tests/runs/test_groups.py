@@ -66,7 +66,7 @@ def test_ctrl_c_loses_no_job_that_was_taken(cli, programs, sweep):
     programs("sbatch", 'cat >/dev/null; kill -INT "$PPID"; sleep 0.2; kill -INT $$')
     result = cli("submit", "--site", "slurm", "--quiet", "-t", "1h", *sweep, "--", "echo", "{n}" if sweep else "a")
     assert (result.exit_code, result.stdout) == (130, "")
-    assert "the scheduler may have the job all the same" in result.stderr
+    assert "interrupted, but the scheduler may have the job: look with squeue" in result.stderr
 
 
 def test_a_name_of_no_group_is_a_runs(cli, monkeypatch):

@@ -66,13 +66,9 @@ class Asked(Struct):
         words = {own: [way.format(own)] if part.directives is None else part.directives for own, part in parts.items()}
         mine = next((words[own] for own, part in parts.items() if part is self.partition), None)
         account = self.values.get("account") or ""
-        for own, part in parts.items():  # where the account says which it is, that counts
-            suffixes = tuple(part.account_suffixes)
-            if (
-                words[own] == mine
-                and (not suffixes or account.endswith(suffixes))
-                and misfit(part) < misfit(self.partition)
-            ):
+        for own, part in parts.items():
+            paid = not part.account_suffixes or account.endswith(tuple(part.account_suffixes))
+            if words[own] == mine and paid and misfit(part) < misfit(self.partition):
                 self.values["partition"], self.partition = own, part
 
     def carry(self, option: Option, directive: str) -> None:

@@ -181,7 +181,7 @@ def _sizes(asked: Asked) -> None:
         nodes = math.ceil(tasks / (per_node or max((cores or 1) // (per_task or 1), 1)))
     asked.nodes = nodes or 1
     # Beside the number of all tasks, that of a node is the most.
-    asked.starts = min(per_node or tasks or 1, math.ceil((tasks or per_node or 1) / (asked.nodes if tasks else 1)))
+    asked.starts = min(per_node or tasks, math.ceil(tasks / asked.nodes)) if tasks else per_node or 1
     asked.gpus = _gpus(asked, tasks or asked.starts * asked.nodes)
     asked.cpus = (per_task or 1) * asked.starts
     if per_gpu and asked.gpus and per_task is None:
@@ -213,8 +213,9 @@ def _gpus(asked: Asked, tasks: int) -> int:
         if read and read[0] is not None:
             found.append(math.ceil(read[0] * times / shared))
         known = read and own.name == name and own.value.replace("{gpus}", str(read[0]))
-        model = re.search(r"(?:^|gpu:)([A-Za-z](?!pu\b)[\w.-]*)", option.value) if option and read and read[1] else None
-        if option and models and model and not model[1].startswith(tuple(models)):
+        start = "gpu:" if name == "gres" else "^"
+        model = re.search(rf"{start}([A-Za-z][\w.-]*)", option.value) if option and models else None
+        if option and model and not model[1].startswith(tuple(models)):
             given.say(option.line, f"{option.directive}: {asked.profile.name} has {', '.join(models)}, no {model[1]}")
         if option and read and read[1] and option.value != known:
             asked.left.append((option.line, option.directive, "a model of GPU, or other gres"))

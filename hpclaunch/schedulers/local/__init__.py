@@ -53,9 +53,7 @@ class Local(Scheduler):
         """End the jobs as Ctrl-C does, with time to save."""
         for job in jobs:
             if not job.path.is_dir():
-                raise SchedulerError(
-                    f"{job.id}: {job.path} is gone, and with it the number of its process; look with ps"
-                )
+                raise SchedulerError(f"{job.path} is gone, and with it the number of its process; look with ps")
             if (state := _state(job)).word == UNKNOWN:
                 raise SchedulerError(f"{job.id}: {state.reason}; cancel it there")
             if not state.ended:
