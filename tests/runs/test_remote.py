@@ -227,7 +227,7 @@ def test_ctrl_c_ends_no_submission(there):
     wait_until((there / "asked").exists)
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=30)[1]
-    assert process.returncode == 3
+    assert process.returncode == 130
     (name,) = re.findall(r"use: hpclaunch submit --resume (\S+)", message)
     assert call("submit", "--resume", name) == "101\n"
     assert (there / "home" / "jobs").read_text() == "101\n"

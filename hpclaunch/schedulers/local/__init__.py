@@ -22,8 +22,9 @@ class Local(Scheduler):
 
     def submit(self, script: str, after: Sequence[str] = (), name: str = "") -> str:
         """Start the script in the background, in a new run folder below the current one."""
-        job_id = run_folder.new_name("local")
-        folder = Path(run_folder.RUNS, job_id).absolute()
+        while (folder := Path(run_folder.RUNS, run_folder.new_name("local")).absolute()).exists():
+            pass
+        job_id = folder.name
         try:
             folder.mkdir(parents=True)
             write_whole(folder / run_folder.SCRIPT, script.encode(errors="surrogateescape"))
