@@ -91,7 +91,8 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
@@ -105,7 +106,17 @@ run_rank() { # COMMAND...
     for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
     kill -USR1 "$pid") &
     warner=$!
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local signal still asleep
+    exec {still}<> <(exec sleep infinity); asleep=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        read -rt 0.1 -u "$still"
+        ((${#heard[@]})) || continue
+        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
+        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
+    done
+    kill "$asleep" 2>/dev/null
     wait "$pid"
     code=$? verdict=$code
     kill "$warner" 2>/dev/null || warned=1

@@ -90,7 +90,8 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    set +eu # which the file of a BASH_ENV may set
     export HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     exec {sampler}> >( ((${LOCAL_RANK:-0})) || sample "$PPID")
@@ -108,12 +109,16 @@ run_rank() { # COMMAND...
     for _ in {1..400}; do (($(date +%s) < warn_at)) || break; sleep 0.01; done
     kill -USR1 "$pid") {sampler}>&- &
     warner=$!
+    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep
-    sleep infinity {sampler}>&- & asleep=$!; disown
-    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
-    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM; trap 'pass_on USR1' USR1; trap 'pass_on USR2' USR2
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    local signal still asleep
+    exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        read -rt 0.1 -u "$still"
+        ((${#heard[@]})) || continue
+        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
+        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
+    done
     kill "$asleep" 2>/dev/null
     wait "$pid"
     code=$? verdict=$code

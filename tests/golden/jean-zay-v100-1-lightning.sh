@@ -81,7 +81,8 @@ run_rank() { # COMMAND...
     export NODE_RANK=$SLURM_NODEID
     unset SLURM_NTASKS # else Lightning waits for ranks started by srun
     unset RANK LOCAL_RANK
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    set +eu # which the file of a BASH_ENV may set
     export HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.err" || exit 1
     exec {sampler}> >( ((${LOCAL_RANK:-0})) || sample "$PPID")
@@ -90,12 +91,16 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {sampler}>&-) <&0 &
     local pid=$!
+    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep
-    sleep infinity {sampler}>&- & asleep=$!; disown
-    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
-    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM; trap 'pass_on USR1' USR1; trap 'pass_on USR2' USR2
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    local signal still asleep
+    exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        read -rt 0.1 -u "$still"
+        ((${#heard[@]})) || continue
+        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
+        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
+    done
     kill "$asleep" 2>/dev/null
     wait "$pid" || fail $? "node-$NODE_RANK.log" "node $NODE_RANK on $(hostname)" || code=$?
     { printf '%(%s)T %s\n' -1 "end node $NODE_RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null

@@ -81,7 +81,8 @@ run_rank() { # COMMAND...
     export RANK=$OMPI_COMM_WORLD_RANK
     export LOCAL_RANK=$((RANK % LOCAL_WORLD_SIZE)) NODE_RANK=$((RANK / LOCAL_WORLD_SIZE))
     unset SLURM_NTASKS # else Lightning waits for srun's ranks
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     export HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.usage
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     exec {sampler}> >( ((${LOCAL_RANK:-0})) || sample "$PPID")

@@ -83,18 +83,23 @@ run_rank() { # COMMAND...
     unset "${!SLURM_STEP@}" SLURM_TRES_PER_TASK # the latter says SLURM_CPUS_PER_TASK too
     export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE \
         SLURM_NPROCS=$WORLD_SIZE SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=10
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@") <&0 &
     local pid=$!
+    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep
-    sleep infinity & asleep=$!; disown
-    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
-    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM; trap 'pass_on USR1' USR1; trap 'pass_on USR2' USR2
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    local signal still asleep
+    exec {still}<> <(exec sleep infinity); asleep=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        read -rt 0.1 -u "$still"
+        ((${#heard[@]})) || continue
+        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
+        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
+    done
     kill "$asleep" 2>/dev/null
     wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
@@ -103,7 +108,7 @@ run_rank() { # COMMAND...
 
 # The agent of one node; it starts the node's ranks.
 run_torchrun() { # COMMAND...
-    trap : INT TERM
+    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM
     export NODE_RANK=$SLURM_NODEID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$SLURM_NODEID.usage
     exec {sampler}> >(sample "$$")
     local sampling=$!
@@ -112,12 +117,16 @@ run_torchrun() { # COMMAND...
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&- &
     local pid=$!
+    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local asleep
-    sleep infinity {sampler}>&- & asleep=$!; disown
-    pass_on() { sleep 0.1; { kill -0 "$asleep" && kill "-$1" "$pid"; } 2>/dev/null; } # SIGNAL
-    trap 'pass_on INT' INT; trap 'pass_on TERM' TERM
-    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done # a signal ends a wait
+    local signal still asleep
+    exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        read -rt 0.1 -u "$still"
+        ((${#heard[@]})) || continue
+        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
+        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
+    done
     kill "$asleep" 2>/dev/null
     wait "$pid"
     local code=$?

@@ -68,7 +68,8 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # LOCAL_RANK COMMAND...
     export LOCAL_RANK=$1 RANK=$((NODE_RANK * LOCAL_WORLD_SIZE + $1)); shift
-    trap : INT TERM USR1 USR2; set +eu # which the file of a BASH_ENV may set
+    trap : INT TERM USR1 USR2
+    set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null

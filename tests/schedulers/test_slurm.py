@@ -189,8 +189,19 @@ def test_a_rank_that_has_ended_says_no_more():
     assert call("logs", job).splitlines() == ["[\u00d72] out", "[\u00d72] err"]
 
 
+@pytest.mark.parametrize("more", [(), ("--max-attempts", "2")])
+def test_ranks_that_a_signal_ends_have_an_exit_code(more):
+    """A TERM that ends the command as its shell hears of it: each rank is noted with 143 before Slurm's KILL."""
+    job = submit("--nodes", "2", "--tasks-per-node", "4", *more, "--", "sleep", "100")
+    notes = lambda: "".join(path.read_text() for path in Path("hpclaunch-runs", job).glob("node-*.usage"))
+    wait_until(lambda: notes().count("start rank") == 8)
+    call("cancel", job)
+    wait_until(lambda: notes().count("end rank") == 8, 20)
+    assert sorted(re.findall(r"end rank (\d) (\d+)", notes())) == [(str(rank), "143") for rank in range(8)]
+
+
 def shells_of(job: str) -> list[int]:
-    """Find the processes that slurmstepd itself started for a job's ranks."""
+    """Find the processes that slurmstepd itself started for the ranks of a job that was submitted here."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -204,6 +215,7 @@ def shells_of(job: str) -> list[int]:
         if (
             above == "slurmstepd\n"
             and f"\0SLURM_JOB_ID={job}\0".encode() in variables
+            and f"\0SLURM_SUBMIT_DIR={Path.cwd()}\0".encode() in variables
             and b"\0SLURM_STEP_ID=0\0" in variables
         ):
             found.append(int(folder.name))
@@ -251,7 +263,7 @@ def test_a_failing_rank_ends_the_job_with_its_code():
         "import os, sys, time\nif os.environ['RANK'] == '3':\n    print('no data here'); sys.exit(7)\ntime.sleep(100)"
     )
     began = time.monotonic()
-    job = submit(*TWO_BY_TWO, "--", sys.executable, "-c", code)
+    job = submit(*TWO_BY_TWO, "--directive=--nodelist=r6i4n[0-1]", "--", sys.executable, "-c", code)
     call("wait", job, code=7)
     assert time.monotonic() - began < 15
     assert (state(job)["word"], state(job)["exit_code"]) == ("FAILED", 7)
