@@ -469,6 +469,8 @@ def slurm(slurm_cluster, work, monkeypatch, tmp_path):
     (work / "site_profiles" / "jz.yaml").write_text("extends: jean-zay\ntitle: The tests' own\nmodules: []\n")
     yield CLUSTER
     subprocess.run(["scancel", "--me"], check=False)
+    # The next test expects the first nodes, which jobs that are ending still have.
+    wait_until(lambda: not subprocess.run(["squeue", "--noheader"], capture_output=True, check=False).stdout, 60)
 
 
 @pytest.fixture
