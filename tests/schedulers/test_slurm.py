@@ -193,7 +193,10 @@ def test_a_rank_that_has_ended_says_no_more():
 def test_ranks_that_a_signal_ends_have_an_exit_code(more):
     """A TERM that ends the command as its shell hears of it: each rank is noted with 143 before Slurm's KILL."""
     job = submit("--nodes", "2", "--tasks-per-node", "4", *more, "--", "sleep", "100")
-    notes = lambda: "".join(path.read_text() for path in Path("hpclaunch-runs", job).glob("node-*.usage"))
+
+    def notes() -> str:
+        return "".join(path.read_text() for path in Path("hpclaunch-runs", job).glob("node-*.usage"))
+
     wait_until(lambda: notes().count("start rank") == 8)
     call("cancel", job)
     wait_until(lambda: notes().count("end rank") == 8, 20)
