@@ -91,14 +91,18 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
-    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local pid signal asleep="" heard=()
+    pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
+    trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM; trap 'heard+=(USR1); pass_on' USR1; trap 'heard+=(USR2); pass_on' USR2
     set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@") &
-    local pid=$! warner warned=0 verdict
+    pid=$!
+    local warner warned=0 verdict
     (until ((warn_at = HPCLAUNCH_WARN_AT, $(date +%s) >= warn_at - 2)); do
         sleep 1
     done
@@ -107,15 +111,10 @@ run_rank() { # COMMAND...
     kill -USR1 "$pid") &
     warner=$!
     # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local signal still asleep
+    local still pause=0
     exec {still}<> <(exec sleep infinity); asleep=$!
-    while kill -0 "$pid" 2>/dev/null; do
-        read -rt 0.1 -u "$still"
-        ((${#heard[@]})) || continue
-        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
-        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
-    done
+    ((${#heard[@]} == 0)) || pass_on
+    while kill -0 "$pid" 2>/dev/null; do read -rt "0.0$((pause < 9 ? ++pause : 9))" -u "$still"; done
     kill "$asleep" 2>/dev/null
     wait "$pid"
     code=$? verdict=$code

@@ -83,32 +83,22 @@ run_rank() { # COMMAND...
     unset "${!SLURM_STEP@}" SLURM_TRES_PER_TASK # the latter says SLURM_CPUS_PER_TASK too
     export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK SLURM_NODEID=$NODE_RANK SLURM_NTASKS=$WORLD_SIZE \
         SLURM_NPROCS=$WORLD_SIZE SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_CPUS_PER_TASK=10
-    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM; trap 'heard+=(USR1)' USR1; trap 'heard+=(USR2)' USR2
+    trap : INT TERM USR1 USR2
     set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
-    (exec "$@") <&0 &
-    local pid=$!
-    # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local signal still asleep
-    exec {still}<> <(exec sleep infinity); asleep=$!
-    while kill -0 "$pid" 2>/dev/null; do
-        read -rt 0.1 -u "$still"
-        ((${#heard[@]})) || continue
-        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
-        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
-    done
-    kill "$asleep" 2>/dev/null
-    wait "$pid" || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$?
+    (exec "$@") || fail $? "rank-$RANK.log" "rank $RANK on $(hostname)" || code=$? # exec: no word of this shell
     { printf '%(%s)T %s\n' -1 "end rank $RANK $code" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     return "$code"
 }
 
 # The agent of one node; it starts the node's ranks.
 run_torchrun() { # COMMAND...
-    local heard=(); trap 'heard+=(INT)' INT; trap 'heard+=(TERM)' TERM
+    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    local pid signal asleep="" heard=()
+    pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
+    trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM
     export NODE_RANK=$SLURM_NODEID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$SLURM_NODEID.usage
     exec {sampler}> >(sample "$$")
     local sampling=$!
@@ -116,17 +106,12 @@ run_torchrun() { # COMMAND...
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&- &
-    local pid=$!
+    pid=$!
     # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local signal still asleep
+    local still pause=0
     exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!
-    while kill -0 "$pid" 2>/dev/null; do
-        read -rt 0.1 -u "$still"
-        ((${#heard[@]})) || continue
-        set -- "${heard[@]}"; heard=("${heard[@]:$#}"); read -rt 0.1 -u "$still"
-        { kill -0 "$asleep" && for signal; do kill -s "$signal" "$pid"; done; } 2>/dev/null
-    done
+    ((${#heard[@]} == 0)) || pass_on
+    while kill -0 "$pid" 2>/dev/null; do read -rt "0.0$((pause < 9 ? ++pause : 9))" -u "$still"; done
     kill "$asleep" 2>/dev/null
     wait "$pid"
     local code=$?

@@ -133,12 +133,12 @@ class Model(pl.LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
     def training_step(self, batch, index):
-        time.sleep(2.5 - time.time() % 2)  # ends between full seconds: warned in different steps, ranks wait for ever
+        time.sleep(5.5 - time.time() % 5)  # ends between full seconds: warned in different steps, ranks wait for ever
         print("step", self.global_step, flush=True)
         return self.layer(batch[0]).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.01)
-trainer = pl.Trainer(accelerator="cpu", num_nodes=2, max_steps=30, logger=False, enable_progress_bar=False,
+trainer = pl.Trainer(accelerator="cpu", num_nodes=2, max_steps=12, logger=False, enable_progress_bar=False,
                      default_root_dir=os.environ["HPCLAUNCH_RUN_DIR"], use_distributed_sampler=False)
 trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 4))))
 print("done at", trainer.global_step, flush=True)
@@ -155,12 +155,12 @@ def test_lightnings_own_requeue_keeps_working(work):
     call("wait", *jobs, seconds=400)
     for job in jobs:
         assert state(job)["word"] == "COMPLETED"
-        assert log(job).endswith("done at 30\n")
+        assert log(job).endswith("done at 12\n")
         steps = re.findall(r"^step (\d+)$", log(job), re.MULTILINE)
         restarts = Path("hpclaunch-runs", job, "rank-0.err").read_text().count("Restored all states")
         assert restarts >= 1
-        assert {int(step) for step in steps} == set(range(30))
-        assert len(steps) <= 30 + 2 * restarts  # the step after which Lightning saved, and one before it is ended
+        assert {int(step) for step in steps} == set(range(12))
+        assert len(steps) <= 12 + 2 * restarts  # the step after which Lightning saved, and one before it is ended
     script = Path("hpclaunch-runs", jobs[0], "job.sh").read_text()
     assert "owns the requeue" in script
     assert "scontrol requeue" not in script
