@@ -39,7 +39,7 @@ command=(python train.py --epochs 3)
 # ---------- Launch, the same for every job here: nothing to edit ----------
 trap - ERR DEBUG RETURN INT HUP QUIT USR1 USR2; eval "$hpclaunch_settings" # what your job set was for your job
 IFS=$' \t\n' run=${HPCLAUNCH_RUN_DIR##*/}; [[ $WANDB_RUN_ID != "$HPCLAUNCH_RUN_ID" ]] || export WANDB_RUN_ID=$run WANDB_RESUME=allow
-fail() { (set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
+fail() { (trap '' HUP INT TERM USR1 USR2; set -C; echo "$1 $2 $3" >"$HPCLAUNCH_RUN_DIR/failed") 2>/dev/null; return "$1"; } # CODE LOG WHO; noted once
 # Rendezvous: the head node, at a port of this job's own where nothing listens.
 mapfile -t nodes < <(awk '!seen[$0]++ {print NR - 1, $0}' "$PBS_NODEFILE") # "index host"; hosts stand there repeatedly
 ((${#nodes[@]} == 1)) || { at="PBS gave ${#nodes[@]} hosts, the job is made for 1"; exit 1; }
@@ -135,6 +135,7 @@ run_node() { # NODE_RANK
     trap '' TERM; for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
     while ((left-- > 0)) && { kill -0 "${pids[@]}" || grep -qszxF "$mark" /proc/[0-9]*/environ; } 2>/dev/null; do sleep 0.5; done
     exec {guard}>&-; last_sample; wait "$sweeper"
+    return "$verdict"
 }
 
 export -f fail run_rank
@@ -147,7 +148,7 @@ wait "$node"; code=$?
 wait "${readers[@]}"
 
 # The first failure gives the job its exit code.
-[[ ! -e $HPCLAUNCH_RUN_DIR/failed || -s $HPCLAUNCH_RUN_DIR/failed ]] || sleep 1 # it is being written
+[[ ! -e $HPCLAUNCH_RUN_DIR/failed || -s $HPCLAUNCH_RUN_DIR/failed ]] || { sleep 1; ((code)) || code=1; } # it is being written, or could not be
 { read -r first log who <"$HPCLAUNCH_RUN_DIR/failed" && code=$first && echo "hpclaunch: first failure: $who, exit code $code" &&
     tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
 echo "$code" >"$HPCLAUNCH_RUN_DIR/exit"

@@ -302,6 +302,16 @@ def test_teardown_runs_once_at_every_end(work, command, code):
     assert (work / "sub" / "log").read_text() == "bye\n"
 
 
+@pytest.mark.parametrize("site", [(), ("--site", "gadi", "--gpus-per-node", 0)])
+@pytest.mark.parametrize(("death", "shown"), [("TERM", "hpclaunch: first failure: rank 0 on "), ("KILL", "")])
+def test_a_failure_counts_though_its_note_is_cut_off(work, site, death, shown):
+    """A signal to the shell that has just opened the note of the first failure: the job never ends with 0."""
+    setup = f'echo() {{ [[ $1 != "3 rank-0.log"* ]] || kill -{death} "$BASHPID"; builtin echo "$@"; }}'
+    result = run(*site, "--nodes", 1, "--launcher", "tasks", "--setup", setup, "--", "bash", "-c", "exit 3")
+    assert result.returncode == 3
+    assert shown in result.stdout
+
+
 def test_logs_of_many_ranks_lie_in_a_folder_for_each_node(work, cli, monkeypatch):
     """Above 512 ranks a log is node-K/rank-N.log; empty ones are gone at the end, and `logs` finds the others."""
     monkeypatch.setattr("hpclaunch.job.plan.MOST_LOGS", 3)
