@@ -257,7 +257,7 @@ give_up() { # COMMAND
     echo "hpclaunch: attempt $((HPCLAUNCH_ATTEMPT + 1)) could not be submitted, for what is said above; to go on by hand: $1"
 }
 
-leave() { echo "$1" >"$HPCLAUNCH_RUN_DIR/exit" && exit "$1"; } # EXIT_CODE
+leave() { echo "$1" >"$HPCLAUNCH_RUN_DIR/exit"; exit "$1"; } # EXIT_CODE
 # Saved and not done, or a node was lost: the job goes on as a new one. Of these there is one, whatever PBS starts twice.
 if [[ -z $ended && (-n $lost || (-e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_RUN_DIR/failed)) ]]; then
     code=75 next=$((HPCLAUNCH_ATTEMPT + 1))
@@ -267,8 +267,10 @@ if [[ -z $ended && (-n $lost || (-e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_
         cd "$PBS_O_WORKDIR" || leave 75
         again=("HPCLAUNCH_JOB=$job_id,HPCLAUNCH_ATTEMPT=$next" "$HPCLAUNCH_RUN_DIR/job.sh")
         submit() { answer=$(qsub -W depend=afterany:"$PBS_JOBID" -v "${again[@]}"); }
-        insist $((HPCLAUNCH_WARN_AT + 120)) submit &&
-            echo "${answer##*[[:space:]]}" >>"$HPCLAUNCH_RUN_DIR/attempts" && leave 75
+        insist $((HPCLAUNCH_WARN_AT + 120)) submit && {
+            echo "${answer##*[[:space:]]}" | tee -a "$HPCLAUNCH_RUN_DIR/attempts" # submitted, though that may be full
+            leave 75
+        }
         give_up "$(printf 'cd %q && qsub -v %q %q | tee -a %q' "$PBS_O_WORKDIR" "${again[@]}" "$HPCLAUNCH_RUN_DIR/attempts")"
     else
         echo "hpclaunch: not done, and 3 attempts are used up"

@@ -128,5 +128,5 @@ wait "${readers[@]}"; ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new file
 [[ ! -e $HPCLAUNCH_RUN_DIR/failed || -s $HPCLAUNCH_RUN_DIR/failed ]] || { sleep 1; ((code)) || code=1; } # it is being written, or could not be
 { read -r first log who <"$HPCLAUNCH_RUN_DIR/failed" && code=$first && echo "hpclaunch: first failure: $who, exit code $code" &&
     tail -n 20 "$HPCLAUNCH_RUN_DIR/${log%.log}".{log,err}; } 2>/dev/null
-[[ -z $ended ]] && echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" || code=143 # a requeue may follow
+[[ $ended ]] && code=143 || echo "$code" >"$HPCLAUNCH_RUN_DIR/exit" # once ended, a requeue may follow
 exit "$code"

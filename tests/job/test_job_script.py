@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -119,6 +120,17 @@ def test_qsub_may_fail_for_a_while(work, server):
     call("wait", job)
     assert Path("hpclaunch-runs", job, "rank-0.log").read_text().endswith("done\n")
     assert "qsub: Resource temporarily unavailable" in output(job, "twice")
+
+
+@pytest.mark.slow
+def test_an_attempt_that_cannot_be_noted_is_not_submitted_again(work):
+    """Where the disk is full when qsub has taken the next attempt, the output has its id and asks for no second one."""
+    first = '{ ln -s /dev/full "$HPCLAUNCH_RUN_DIR/attempts"; exit 75; }'
+    job = submit(*GADI, *TWICE, "--", "bash", "-c", f"[ $HPCLAUNCH_ATTEMPT = 2 ] && touch done || {first}")
+    wait_until((work / "done").exists, 60)
+    said = output(job, "twice")
+    assert re.search(r"going on in attempt 2 of 3\n\d+\.gadi-pbs\n", said)
+    assert "could not be submitted" not in said
 
 
 @pytest.mark.slow

@@ -530,6 +530,15 @@ def test_a_bash_env_that_ends_at_errors_hides_no_failure(work):
 
 
 @pytest.mark.slow
+def test_a_job_that_cannot_note_its_end_has_not_failed():
+    """Where the disk is full in the job's last line, its exit code is still that of its ranks."""
+    full = 'ln -s /dev/full "$HPCLAUNCH_RUN_DIR/exit"'
+    job = submit("--tasks-per-node", "1", "--", "sh", "-c", full)
+    call("wait", job)
+    assert state(job)["word"] == "COMPLETED"
+
+
+@pytest.mark.slow
 def test_variables_of_sbatch_do_not_change_what_was_asked_for(monkeypatch):
     """What was shown and priced holds, though for sbatch SBATCH_* in the user's shell win over the script."""
     monkeypatch.setenv("SBATCH_TIMELIMIT", "3")
