@@ -240,8 +240,9 @@ while True:
 """
     words = (*TWO_BY_TWO, "--launcher", launcher, *more)
     job = submit(*words, "--", sys.executable, "-c", code)
-    log = Path("hpclaunch-runs", job, "rank-3.log")
-    wait_until(lambda: log.exists() and "here" in log.read_text())
+    logs = [Path("hpclaunch-runs", job, f"rank-{rank}.log") for rank in range(4)]
+    wait_until(lambda: all(each.exists() and "here" in each.read_text() for each in logs))
+    log = logs[3]
     number = signal.SIGTERM if launcher == "torchrun" else signal.SIGUSR2
     said = f"{number.name}\n"
     shells = shells_of(job)
