@@ -253,10 +253,10 @@ if [[ -z $ended && (-n $lost || (-e $HPCLAUNCH_RUN_DIR/again && ! -e $HPCLAUNCH_
         cd "$PBS_O_WORKDIR" || leave 75
         again=("HPCLAUNCH_JOB=$job_id,HPCLAUNCH_ATTEMPT=$next" "$HPCLAUNCH_RUN_DIR/job.sh")
         submit() { answer=$(qsub -W depend=afterany:"$PBS_JOBID" -v "${again[@]}"); }
-        insist $((HPCLAUNCH_WARN_AT + 120)) submit && {
+        if insist $((HPCLAUNCH_WARN_AT + 120)) submit; then
             echo "${answer##*[[:space:]]}" | tee -a "$HPCLAUNCH_RUN_DIR/attempts" # submitted, though that may be full
             leave 75
-        }
+        fi
         give_up "$(printf 'cd %q && qsub -v %q %q | tee -a %q' "$PBS_O_WORKDIR" "${again[@]}" "$HPCLAUNCH_RUN_DIR/attempts")"
     else
         echo "hpclaunch: not done, and 3 attempts are used up"
