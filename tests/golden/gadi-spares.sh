@@ -93,18 +93,14 @@ run_rank() { # COMMAND...
     ((RANK)) || rm -f "$HPCLAUNCH_RUN_DIR"/{failed,again} # of a start before
     ((LOCAL_RANK)) || echo "$GROUP_RANK $GROUP_WORLD_SIZE $(hostname)" >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.starts"
     export NODE_RANK=$GROUP_RANK # torchrun numbers the nodes
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local pid signal asleep="" heard=()
-    pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
-    trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM; trap 'heard+=(USR1); pass_on' USR1; trap 'heard+=(USR2); pass_on' USR2
+    trap : INT TERM USR1 USR2
     set +eu # which the file of a BASH_ENV may set
     exec </dev/null >>"$HPCLAUNCH_RUN_DIR/rank-$RANK.log" 2>>"$HPCLAUNCH_RUN_DIR/rank-$RANK.err" || exit 1
     local code=0
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@") &
-    pid=$!
-    local warner warned=0 verdict
+    local pid=$! warner warned=0 verdict
     (until ((warn_at = HPCLAUNCH_WARN_AT, $(date +%s) >= warn_at - 2)); do
         sleep 1
     done
@@ -114,10 +110,8 @@ run_rank() { # COMMAND...
     warner=$!
     # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     local still pause=0
-    exec {still}<> <(exec sleep infinity); asleep=$!
-    ((${#heard[@]} == 0)) || pass_on
+    exec {still}<> <(:)
     while kill -0 "$pid" 2>/dev/null; do read -rt "0.0$((pause < 9 ? ++pause : 9))" -u "$still"; done
-    kill "$asleep" 2>/dev/null
     wait "$pid"
     code=$? verdict=$code
     kill "$warner" 2>/dev/null || warned=1

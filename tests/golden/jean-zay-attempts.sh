@@ -91,7 +91,7 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local pid signal asleep="" heard=()
+    local signal asleep="" heard=()
     pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
     trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM; trap 'heard+=(USR1); pass_on' USR1; trap 'heard+=(USR2); pass_on' USR2
     set +eu # which the file of a BASH_ENV may set
@@ -103,8 +103,7 @@ run_rank() { # COMMAND...
     { printf '%(%s)T %s\n' -1 "start rank $RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     echo "--- attempt $HPCLAUNCH_ATTEMPT of 3 ---"
     (exec "$@" {sampler}>&-) &
-    pid=$!
-    local warner warned=0 verdict
+    local pid=$! warner warned=0 verdict
     (until [[ -e $HPCLAUNCH_RUN_DIR/warned ]] && warn_at=$(stat -c %Y "$HPCLAUNCH_RUN_DIR/warned"); do
         sleep 1
         ((LOCAL_RANK)) || ls "$HPCLAUNCH_RUN_DIR" >/dev/null # NFS tells of new files only to those who look

@@ -82,7 +82,7 @@ run_rank() { # COMMAND...
     unset SLURM_NTASKS # else Lightning waits for ranks started by srun
     unset RANK LOCAL_RANK
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local pid signal asleep="" heard=()
+    local signal asleep="" heard=()
     pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
     trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM; trap 'heard+=(USR1); pass_on' USR1; trap 'heard+=(USR2); pass_on' USR2
     set +eu # which the file of a BASH_ENV may set
@@ -93,7 +93,7 @@ run_rank() { # COMMAND...
     local code=0
     { printf '%(%s)T %s\n' -1 "start node $NODE_RANK" >>"$HPCLAUNCH_USAGE"; } 2>/dev/null
     (exec "$@" {sampler}>&-) <&0 &
-    pid=$!
+    local pid=$!
     # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     local still pause=0
     exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!

@@ -96,7 +96,7 @@ run_rank() { # COMMAND...
 # The agent of one node; it starts the node's ranks.
 run_torchrun() { # COMMAND...
     # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
-    local pid signal asleep="" heard=()
+    local signal asleep="" heard=()
     pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
     trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM
     export NODE_RANK=$SLURM_NODEID HPCLAUNCH_USAGE=$HPCLAUNCH_RUN_DIR/node-$SLURM_NODEID.usage
@@ -106,7 +106,7 @@ run_torchrun() { # COMMAND...
         --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="${HPCLAUNCH_RUN_DIR##*/}" \
         --rdzv-conf="is_host=$((NODE_RANK == 0))" --no-python bash -c 'run_rank "$@"' "$0" "$@" \
         >>"$HPCLAUNCH_RUN_DIR/node-$NODE_RANK.log" 2>&1 {sampler}>&- &
-    pid=$!
+    local pid=$!
     # Polls, without a fork: `wait` of bash 5.2 loses the exit code of what ends just as a signal comes, and may then wait for ever.
     local still pause=0
     exec {still}<> <(exec sleep infinity {sampler}>&-); asleep=$!
