@@ -80,7 +80,7 @@ last_sample() { # closes the pipe of the sampler and lets it write its last line
 # One rank: its place in the world, its logs, its exit code. Signals are for the command to handle.
 run_rank() { # COMMAND...
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID NODE_RANK=$SLURM_NODEID
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    # A signal comes to this shell only (Slurm's proctrack/cgroup, some MPIs), or to each process, the one that just sleeps too.
     local signal asleep="" heard=()
     pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
     trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM; trap 'heard+=(USR1); pass_on' USR1; trap 'heard+=(USR2); pass_on' USR2

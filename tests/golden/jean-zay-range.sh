@@ -97,7 +97,7 @@ run_rank() { # COMMAND...
 
 # The agent of one node; it starts the node's ranks, again if some fail. What is more than --nodes waits for a place.
 run_torchrun() { # COMMAND...
-    # proctrack/cgroup signals only what srun started, this shell; other plugins each process, the one that just sleeps too.
+    # A signal comes to this shell only (Slurm's proctrack/cgroup, some MPIs), or to each process, the one that just sleeps too.
     local signal asleep="" heard=()
     pass_on() { { sleep 0.1; kill -0 "$asleep" && for signal in "${heard[@]}"; do kill -s "$signal" "$pid"; done && heard=(); } 2>/dev/null; }
     trap 'heard+=(INT); pass_on' INT; trap 'heard+=(TERM); pass_on' TERM
